@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
+if TYPE_CHECKING:
     from labeler.bundle import Bundle
 
-    Array: TypeAlias = NDArray[np.floating[Any]]
-    Mask: TypeAlias = NDArray[np.bool_]
-    Rgb: TypeAlias = NDArray[np.uint8]
-    """RGB picture [height, width, 3]."""
+Array: TypeAlias = NDArray[np.floating[Any]]
+Mask: TypeAlias = NDArray[np.bool_]
+Rgb: TypeAlias = NDArray[np.uint8]
+"""RGB picture [height, width, 3]."""
 
 Box: TypeAlias = tuple[float, float, float, float]
 """x1, y1, x2, y2 in pixels of the upright image."""
@@ -98,10 +98,12 @@ class Annotation:
     visible: bool
     candidate: int
     selection: str
-    """How the candidate was chosen: see `prompts.choose`."""
+    """The rule that chose the candidate: see `prompts.choose` and `segment`."""
     points: tuple[tuple[float, float, int], ...]
     """The seed's points as x, y, label (1 positive, 0 negative); empty on tracked frames."""
     box: Box | None = None
+    chosen: bool = True
+    """False for the runners-up that `--candidates all` adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,15 @@ class Record:
     time_s: float | None = None
     """Presentation time of a clip's frame."""
     exif_orientation: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """State from which an interrupted clip goes on; saved after the records that it covers."""
+
+    name: str
+    """File name in the output folder."""
+    content: bytes
 
 
 class Runtime(Protocol):

@@ -1,0 +1,44 @@
+"""Command line: options in, one library call, text and exit code out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from labeler import __version__
+from labeler.cli import label, models
+from labeler.cli.errors import explained
+
+app = typer.Typer(
+    name="sam2label",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 all done; 1 finished, some items failed; 2 bad usage, input or output folder; "
+    "3 a bug; 130 interrupted, the journal is intact.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sam2label {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None:
+    """Turn folders of pictures and clips plus a few seed points into dataset annotations."""
+
+
+app.command("images")(label.images)
+app.add_typer(models.app, name="models")
+
+
+def main() -> None:
+    """The console script."""
+    with explained():
+        app()

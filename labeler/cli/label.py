@@ -1,0 +1,150 @@
+"""`sam2label images` and `sam2label videos`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from labeler import hub, pipeline
+from labeler.bundle import Bundle
+from labeler.cli.errors import FAILED_ITEMS, say
+from labeler.cli.progress import Bar
+from labeler.errors import UsageError
+from labeler.images import MAX_PIXELS, ImageOptions
+from labeler.runs import RunOptions
+
+Out: TypeAlias = Annotated[
+    Path | None, typer.Option("--out", "-o", help="Folder for the labels.  [default: PATH-labels beside PATH]")
+]
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--model", help="Bundle folder or name.  [default: sam2.1-hiera-tiny if installed, else mini]"),
+]
+ModelsDir: TypeAlias = Annotated[
+    Path | None, typer.Option("--models-dir", envvar="SAM2LABEL_MODELS_DIR", help="Where bundles are installed.")
+]
+ExifOption: TypeAlias = Annotated[
+    Literal["apply", "ignore"], typer.Option("--exif", help="Whether seeds and masks follow the EXIF orientation.")
+]
+MaxPixels: TypeAlias = Annotated[int, typer.Option("--max-pixels", min=1, help="Larger pictures fail.")]
+Workers: TypeAlias = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes.  [default: one per core, as memory allows]")
+]
+Threads: TypeAlias = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads of each worker's graphs.  [default: cores / workers]")
+]
+Accelerator: TypeAlias = Annotated[
+    Literal["cpu", "gpu", "auto"],
+    typer.Option("--accelerator", help="gpu: every graph must match the CPU, else an error; auto: use those that match."),
+]
+RetryFailed: TypeAlias = Annotated[bool, typer.Option("--retry-failed", help="Try failed items again.")]
+Restart: TypeAlias = Annotated[bool, typer.Option("--restart", help="Move the labels in OUT aside and begin anew.")]
+Categories: TypeAlias = Annotated[
+    Path | None, typer.Option("--categories", help="JSON list of names, or of {id, name}: fixes the category ids.")
+]
+
+
+def images(
+    path: Annotated[Path, typer.Argument(help="Folder of pictures (searched recursively), or one picture.")],
+    points: Annotated[Path, typer.Option("--points", help="Seeds file, .json or .jsonl.")],
+    out: Out = None,
+    model: Model = None,
+    models_dir: ModelsDir = None,
+    candidates: Annotated[
+        Literal["best", "all"], typer.Option("--candidates", help="Keep the chosen mask per object, or all candidates.")
+    ] = "best",
+    exif: ExifOption = "apply",
+    max_pixels: MaxPixels = MAX_PIXELS,
+    categories: Categories = None,
+    workers: Workers = None,
+    threads: Threads = None,
+    accelerator: Accelerator = "cpu",
+    retry_failed: RetryFailed = False,
+    restart: Restart = False,
+) -> None:
+    """Label pictures: a mask for every object of the seeds file. Running the same command again resumes."""
+    out = out or default_out(path)
+    with progress("pictures") as bar:
+        counts = pipeline.label_pictures(
+            path,
+            points,
+            out,
+            bundle=find_bundle(model, models_dir),
+            options=ImageOptions(exif=exif, keep=candidates, max_pixels=max_pixels),
+            run=RunOptions(workers, threads, retry_failed, restart, read_categories(categories)),
+            device=accelerator,
+            progress=bar,
+        )
+    finish(counts, out, unit="pictures")
+
+
+def default_out(path: Path) -> Path:
+    """PATH-labels beside PATH."""
+    whole = path.resolve()
+    return whole.with_name(whole.name + "-labels")
+
+
+def find_bundle(model: str | None, models_dir: Path | None) -> Bundle:
+    """The bundle to use; what it is is said once."""
+    found = hub.resolve(model, models_dir=models_dir or hub.default_models_dir())
+    say(found.notice or f"model: {found.bundle.name} {found.bundle.version}")
+    return found.bundle
+
+
+@contextmanager
+def progress(unit: str) -> Iterator[Bar]:
+    """A bar that is closed before anything else is said."""
+    bar = Bar(unit)
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def finish(counts: Mapping[str, int], out: Path, *, unit: str) -> None:
+    """Say how it ended, and leave with 1 if an item failed."""
+    say(
+        f"{counts['done']} {unit} labelled ({counts['resumed']} of them earlier), {counts['failed']} failed; "
+        f"{counts['annotations']} annotations, {counts['empty_masks']} empty masks"
+    )
+    say(f"labels: {out / 'annotations.json'}")
+    if counts["failed"]:
+        say(f"failures: {out / 'failures.jsonl'}; --retry-failed tries them again")
+        raise typer.Exit(FAILED_ITEMS)
+
+
+def read_categories(path: Path | None) -> dict[str, int] | None:
+    """Ids by name from a JSON list of names (ids from 1) or of {id, name} as in COCO. Raises UsageError."""
+    if path is None:
+        return None
+    try:
+        document: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
+    entries = document.get("categories") if isinstance(document, dict) else document
+    try:
+        ids = {_name(entry): _id(entry, number) for number, entry in enumerate(entries, start=1)}
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{path}: {error}: expected a list of names, or of objects with id (from 1) and name") from None
+    if len(ids) != len(entries) or len(set(ids.values())) != len(entries):
+        raise UsageError(f"{path}: names and ids must each be there once")
+    return ids
+
+
+def _name(entry: Any) -> str:
+    name = entry["name"] if isinstance(entry, dict) else entry
+    if not isinstance(name, str) or not name:
+        raise ValueError(repr(entry))
+    return name
+
+
+def _id(entry: Any, number: int) -> int:
+    value = entry["id"] if isinstance(entry, dict) else number
+    if type(value) is not int or value < 1:
+        raise ValueError(repr(entry))
+    return value
