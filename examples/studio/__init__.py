@@ -1,0 +1,1 @@
+"""Deterministic pictures and clips with true masks: see render.py beside this folder."""

@@ -1,0 +1,32 @@
+"""What several tests share: where inputs lie, and the renderer of examples/ as an importable module."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY / "examples"))
+
+
+@pytest.fixture(scope="session")
+def examples_dir() -> Path:
+    """The folder of pictures, clips, seeds and true masks."""
+    return REPOSITORY / "examples"
+
+
+@pytest.fixture(scope="session")
+def mini_dir() -> Path:
+    """The small bundle that ships with the package."""
+    return REPOSITORY / "models" / "mini"
+
+
+@pytest.fixture(scope="session")
+def corpus_dir() -> Path:
+    """Awkward files that lie beside the checkout. Missing ones fail the test: what was not read was not tested."""
+    folder = REPOSITORY.parent / "shared" / "corpus"
+    if not folder.is_dir():
+        pytest.fail("the corpus of awkward files is missing: put shared/ beside the checkout")
+    return folder
