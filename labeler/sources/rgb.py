@@ -54,13 +54,12 @@ def _over_white(strip: Image.Image) -> Image.Image:
 
 def _grey_to_rgb(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
     low, high = _finite_range(image)
-    scale = 255 / (high - low) if high > low else 0.0
+    scale = 255 / (high - low) if high > low else 1.0
     key = image.info.get("transparency")
 
     def convert(strip: Image.Image) -> Image.Image:
         values = np.asarray(strip)
-        with np.errstate(invalid="ignore"):  # infinite times 0, in a picture of one finite value
-            grey = _to_bytes((values.astype(np.float64) - low) * scale)
+        grey = _to_bytes((values.astype(np.float64) - low) * scale)
         if isinstance(key, int):
             grey[values == key] = 255
         return Image.fromarray(grey).convert("RGB")

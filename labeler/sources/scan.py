@@ -121,10 +121,9 @@ def in_order(items: list[Item]) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda item: natural_key(item.key)))
 
 
-def natural_key(key: str) -> tuple[list[list[tuple[int, int, str]]], str]:
+def natural_key(key: str) -> list[tuple[list[tuple[int, int, str]], str]]:
     """Sorts numbers by value inside names, folder by folder, without regard to case; ties by the exact text."""
-    parts = [[_chunk(text) for text in re.split(r"([0-9]+)", part)] for part in key.split("/")]
-    return parts, key
+    return [([_chunk(text) for text in re.split(r"([0-9]+)", part)], part) for part in key.split("/")]
 
 
 def _chunk(text: str) -> tuple[int, int, str]:
