@@ -46,8 +46,7 @@ def decode(rle: dict[str, Any]) -> Mask:
     """The mask of a compressed RLE, bool [height, width]."""
     from pycocotools import mask as coco_mask
 
-    # Decoded as a list: for a single RLE, pycocotools indexes in a way that NumPy 2 warns about.
-    return np.asarray(coco_mask.decode([rle])[:, :, 0], np.bool_)
+    return np.asarray(coco_mask.decode(rle), np.bool_)
 
 
 def upsample(logits_hw: Array, *, height: int, width: int) -> Array:
