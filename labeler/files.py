@@ -17,29 +17,31 @@ def replacing(path: Path, *, before: Callable[[Path], None] = lambda _: None) ->
 
     `before` is called with the finished temporary file. Raises OutputError if it cannot be written.
     """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        before(temporary)
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OutputError(
-                f"{path}: cannot be written ({error.strerror}); make room and run the same command again, what is done is kept"
-            ) from None
-        raise
+    with _temporary(path, before) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as stream:
+        yield stream
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
     """Write a file whole. Raises OutputError if it cannot be written."""
+    with _temporary(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def _temporary(path: Path, before: Callable[[Path], None] = lambda _: None) -> Iterator[Path]:
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_bytes(content)
+        yield temporary
+        before(temporary)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise OutputError(f"{path}: cannot be written ({error.strerror}); make room and run the same command again") from None
+        raise OutputError(
+            f"{path}: cannot be written ({error.strerror}); make room and run the same command again, "
+            "what is done is kept"
+        ) from None
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -19,8 +19,8 @@ from labeler.errors import LabelerError, SeedError, SourceError
 from labeler.model import ModelSpec
 from labeler.sam2 import Sam2
 from labeler.segment import Keep, segment
-from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.sources.digests import file_sha256
+from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.types import Annotation, Item, Record, Rgb, Seed
 
 
@@ -67,9 +67,13 @@ class ImageLabeler:
         if isinstance(picture, str | Path):
             path = Path(picture)
             return self.label(ImageTask(Item(key or path.name, path), tuple(seeds)))
-        if faults := seed_files.check_inside(seeds, height=picture.shape[0], width=picture.shape[1], where=key or "array"):
+        if faults := seed_files.check_inside(
+            seeds, height=picture.shape[0], width=picture.shape[1], where=key or "array"
+        ):
             raise SeedError(faults)
-        upright = Picture(Image.fromarray(picture, "RGB"), 1, *picture.shape[:2], 1)
+        upright = Picture(
+            Image.fromarray(picture), 1, height=picture.shape[0], width=picture.shape[1], exif_orientation=1
+        )
         return self._finish(Record(key or "array", 0, "", "done"), seeds, lambda: upright)
 
     def label(self, task: ImageTask) -> Record:

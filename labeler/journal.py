@@ -126,8 +126,9 @@ class Journal:
 
     def announce(self, name: str, sha256: str) -> None:
         """Note that an output file with this hash is about to be put in place: it is ours and may be replaced."""
-        self._write(_line({"output": {"name": name, "sha256": sha256}}))
-        self.outputs.add(sha256)
+        if sha256 not in self.outputs:
+            self._write(_line({"output": {"name": name, "sha256": sha256}}))
+            self.outputs.add(sha256)
 
     def close(self) -> None:
         os.fsync(self._fd)
@@ -166,7 +167,9 @@ def _lock(folder: Path) -> FileLock:
         lock = FileLock(folder / ".journal.lock", timeout=0)
         lock.acquire()
     except Timeout:
-        raise JournalError(f"{folder}: another sam2label run is writing here; wait for it or choose another -o") from None
+        raise JournalError(
+            f"{folder}: another sam2label run is writing here; wait for it or choose another -o"
+        ) from None
     except OSError as error:
         raise OutputError(f"{folder}: cannot be written ({error.strerror}); choose another folder with -o") from None
     return lock

@@ -107,7 +107,8 @@ def _strip_edges(logits_hw: Array, rows: _Axis, cols: _Axis, strip: slice, heigh
     padded = np.zeros((mask_wh.shape[0], mask_wh.shape[1] + 2), np.int8)
     padded[:, 1:-1] = mask_wh
     column, row = np.nonzero(padded[:, 1:] != padded[:, :-1])
-    return (column + cols.start + strip.start) * height + row + rows.start
+    edges: NDArray[np.int64] = (column + cols.start + strip.start) * height + row + rows.start
+    return edges
 
 
 def _edges(flat: Mask, offset: int) -> NDArray[np.int64]:
@@ -131,7 +132,7 @@ def _from_edges(edges: NDArray[np.int64], height: int, width: int) -> EncodedMas
     if counts[-1] == 0 and len(counts) > 1:
         counts = counts[:-1]
     compressed = coco_mask.frPyObjects({"size": [height, width], "counts": counts.tolist()}, height, width)
-    rle = {"size": [height, width], "counts": compressed["counts"].decode("ascii")}
+    rle = {"size": [height, width], "counts": str(compressed["counts"], "ascii")}
     return EncodedMask(rle, int((ends - starts).sum()), _bbox(starts, ends, height))
 
 

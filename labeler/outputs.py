@@ -87,7 +87,9 @@ def refuse_foreign(folder: Path) -> None:
     if (folder / JOURNAL).exists():
         return
     if foreign := [name for name in (ANNOTATIONS, FAILURES, RUN) if (folder / name).exists()]:
-        raise UsageError(f"{folder / foreign[0]}: is there already, and no journal beside it; choose another folder with -o")
+        raise UsageError(
+            f"{folder / foreign[0]}: is there already, and no journal beside it; choose another folder with -o"
+        )
 
 
 def _set_aside(path: Path) -> Path:

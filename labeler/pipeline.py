@@ -122,7 +122,9 @@ def check_categories(seeds: Sequence[Seed], categories: Mapping[str, int] | None
     if categories is None:
         return
     if missing := sorted({seed.category for seed in seeds} - categories.keys()):
-        raise UsageError(f"--categories: lacks {', '.join(map(repr, missing))}, which the seeds use; add them to the file")
+        raise UsageError(
+            f"--categories: lacks {', '.join(map(repr, missing))}, which the seeds use; add them to the file"
+        )
 
 
 def _gpu(devices: Mapping[str, str]) -> list[str]:
@@ -134,7 +136,9 @@ def _tell(plan: ImagePlan, progress: Progress) -> None:
     for line in _unmatched_lines(plan.unmatched):
         progress.note(line)
     if plan.unseeded:
-        progress.note(f"{len(plan.unseeded)} pictures have no seeds and are left out, the first is {plan.unseeded[0]!r}")
+        progress.note(
+            f"{len(plan.unseeded)} pictures have no seeds and are left out, the first is {plan.unseeded[0]!r}"
+        )
     for key, why in plan.unreadable:
         progress.note(f"{key}: {why}")
 

@@ -68,4 +68,6 @@ def _nothing(root: Path, scan: Scan, unmatched: Sequence[tuple[str, str | None]]
         return f"{root}: holds no pictures"
     first, nearest = unmatched[0] if unmatched else ("", None)
     hint = f"; {first!r} is not there" + (f", nearest is {nearest!r}" if nearest else "") if first else ""
-    return f"{where}: none of its {len(unmatched)} entries names one of the {len(scan.items)} pictures below {root}{hint}"
+    return (
+        f"{where}: none of its {len(unmatched)} entries names one of the {len(scan.items)} pictures below {root}{hint}"
+    )

@@ -75,7 +75,9 @@ def execute(job: Job[Task], out: Path, *, plan: workers.Plan, options: RunOption
         counts.update(outputs.count(out, job.keys))
         counts["failed"] = outputs.write_failures(out, job.keys, job.failures)
         times = {"started": started, "finished": _now()}
-        outputs.write_run(out, {**job.provenance, **times, "counts": dict(counts), "workers": plan.workers, "threads": plan.threads})
+        outputs.write_run(
+            out, {**job.provenance, **times, "counts": dict(counts), "workers": plan.workers, "threads": plan.threads}
+        )
     return counts
 
 

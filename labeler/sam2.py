@@ -51,7 +51,7 @@ class Sam2:
         track_sparse = read_constant(self.runtime.bundle, "track_sparse")["track_sparse"]
         sparse_nc = np.zeros((self.tokens, track_sparse.shape[1]), track_sparse.dtype)
         sparse_nc[: len(track_sparse)] = track_sparse
-        return Prompt(sparse_nc, np.float32(np.arange(self.tokens) < len(track_sparse)), ambiguous=True)
+        return Prompt(sparse_nc, (np.arange(self.tokens) < len(track_sparse)).astype(sparse_nc.dtype), ambiguous=True)
 
     def decode(
         self, features: Features, prompt: Prompt, *, pix: Array | None = None, mask_hw: Array | None = None
@@ -95,9 +95,7 @@ class Sam2:
 
     def memorize(self, features: Features, mask_hw: Array, *, occluded: bool) -> Array:
         """Memory tokens [4096, 64] of a frame and the object's mask for memory, [1024, 1024] in -10..10."""
-        out = self.runtime.run(
-            "memorize", pix=features.pix_chw, mask=mask_hw, occluded=self._flags[occluded]
-        )
+        out = self.runtime.run("memorize", pix=features.pix_chw, mask=mask_hw, occluded=self._flags[occluded])
         return out["memory"]
 
 

@@ -41,9 +41,7 @@ def segment(
         candidates, candidate, rule = decide(features, seed, model, height=height, width=width)
         others = [i for i in range(len(candidates.logits_nhw)) if i != candidate] if keep == "all" else []
         for i in (candidate, *others):
-            yield annotation(
-                candidates, i, rule=rule, seed=seed, height=height, width=width, chosen=i == candidate
-            )
+            yield annotation(candidates, i, rule=rule, seed=seed, height=height, width=width, chosen=i == candidate)
 
 
 def decide(features: Features, seed: Seed, model: Sam2, *, height: int, width: int) -> tuple[Candidates, int, str]:

@@ -12,8 +12,10 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Generic, TypeVar
 
 import psutil
@@ -62,9 +64,10 @@ def usable_cores() -> int:
 def available_bytes() -> int:
     """Memory that can be had, within the control group's limit where there is one (a container)."""
     available = int(psutil.virtual_memory().available)
+    group = Path("/sys/fs/cgroup")
     with suppress(OSError, ValueError):  # no control groups, or no limit ("max")
-        with open("/sys/fs/cgroup/memory.max") as limit, open("/sys/fs/cgroup/memory.current") as current:
-            available = min(available, int(limit.read()) - int(current.read()))
+        free = int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
+        available = min(available, free)
     return available
 
 
@@ -117,17 +120,21 @@ class _Worker(Generic[Task]):
 class _Pool(Generic[Task, Result]):
     def __init__(self, labeler: Callable[[Task], Iterable[Result]], workers: int) -> None:
         self._labeler = labeler
-        self._workers = [_Worker[Task](labeler) for _ in range(workers)]
+        self._most = workers
+        self._workers: list[_Worker[Task]] = []
 
     def run(self, tasks: Iterator[Task]) -> Iterator[tuple[Task, Result | Crash[Task] | None]]:
-        for worker in self._workers:
-            self._next(worker, tasks)
+        for task in islice(tasks, self._most):  # no process is started that has nothing to do
+            self._workers.append(_Worker(self._labeler))
+            self._workers[-1].give(task, 1)
         while busy := {worker.connection: worker for worker in self._workers if worker.task is not None}:
             for connection in wait(list(busy)):
                 worker = busy[connection]  # type: ignore[index]  # wait returns what it was given
                 yield from self._receive(worker, tasks)
 
-    def _receive(self, worker: _Worker[Task], tasks: Iterator[Task]) -> Iterator[tuple[Task, Result | Crash[Task] | None]]:
+    def _receive(
+        self, worker: _Worker[Task], tasks: Iterator[Task]
+    ) -> Iterator[tuple[Task, Result | Crash[Task] | None]]:
         task = worker.task
         assert task is not None
         try:

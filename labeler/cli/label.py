@@ -6,47 +6,31 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import typer
 
 from labeler import hub, pipeline
 from labeler.bundle import Bundle
 from labeler.cli.errors import FAILED_ITEMS, say
+from labeler.cli.options import (
+    Accelerator,
+    Categories,
+    ExifOption,
+    MaxPixels,
+    Model,
+    ModelsDir,
+    Out,
+    Restart,
+    RetryFailed,
+    Threads,
+    Workers,
+)
 from labeler.cli.progress import Bar
 from labeler.errors import UsageError
-from labeler.images import MAX_PIXELS, ImageOptions
+from labeler.images import ImageOptions
 from labeler.runs import RunOptions
-
-Out: TypeAlias = Annotated[
-    Path | None, typer.Option("--out", "-o", help="Folder for the labels.  [default: PATH-labels beside PATH]")
-]
-Model: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--model", help="Bundle folder or name.  [default: sam2.1-hiera-tiny if installed, else mini]"),
-]
-ModelsDir: TypeAlias = Annotated[
-    Path | None, typer.Option("--models-dir", envvar="SAM2LABEL_MODELS_DIR", help="Where bundles are installed.")
-]
-ExifOption: TypeAlias = Annotated[
-    Literal["apply", "ignore"], typer.Option("--exif", help="Whether seeds and masks follow the EXIF orientation.")
-]
-MaxPixels: TypeAlias = Annotated[int, typer.Option("--max-pixels", min=1, help="Larger pictures fail.")]
-Workers: TypeAlias = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes.  [default: one per core, as memory allows]")
-]
-Threads: TypeAlias = Annotated[
-    int | None, typer.Option("--threads", min=1, help="Threads of each worker's graphs.  [default: cores / workers]")
-]
-Accelerator: TypeAlias = Annotated[
-    Literal["cpu", "gpu", "auto"],
-    typer.Option("--accelerator", help="gpu: every graph must match the CPU, else an error; auto: use those that match."),
-]
-RetryFailed: TypeAlias = Annotated[bool, typer.Option("--retry-failed", help="Try failed items again.")]
-Restart: TypeAlias = Annotated[bool, typer.Option("--restart", help="Move the labels in OUT aside and begin anew.")]
-Categories: TypeAlias = Annotated[
-    Path | None, typer.Option("--categories", help="JSON list of names, or of {id, name}: fixes the category ids.")
-]
+from labeler.sources.pictures import MAX_PIXELS
 
 
 def images(
@@ -126,11 +110,13 @@ def read_categories(path: Path | None) -> dict[str, int] | None:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
-    entries = document.get("categories") if isinstance(document, dict) else document
+    entries: Any = document.get("categories") if isinstance(document, dict) else document
     try:
         ids = {_name(entry): _id(entry, number) for number, entry in enumerate(entries, start=1)}
     except (KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{path}: {error}: expected a list of names, or of objects with id (from 1) and name") from None
+        raise UsageError(
+            f"{path}: {error}: expected a list of names, or of objects with id (from 1) and name"
+        ) from None
     if len(ids) != len(entries) or len(set(ids.values())) != len(entries):
         raise UsageError(f"{path}: names and ids must each be there once")
     return ids

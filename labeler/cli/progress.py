@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import NoReturn
 
 from tqdm import tqdm
 
@@ -20,7 +21,7 @@ class Bar:
     def __init__(self, unit: str) -> None:
         self._unit = unit
         self._failed = 0
-        self._bar: tqdm[object] | None = None
+        self._bar: tqdm[NoReturn] | None = None
         self._total = self._ended = self._resumed = 0
         self._told = self._started = time.monotonic()
 
@@ -55,4 +56,6 @@ class Bar:
     def _line(self) -> str:
         rate = self._ended / (time.monotonic() - self._started)
         left = (self._total - self._ended) / rate if rate else 0.0
-        return f"{self._ended}/{self._total} {self._unit}, {rate:.2f}/s, {left / 60:.0f} min left, {self._failed} failed"
+        return (
+            f"{self._ended}/{self._total} {self._unit}, {rate:.2f}/s, {left / 60:.0f} min left, {self._failed} failed"
+        )

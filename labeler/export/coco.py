@@ -8,7 +8,7 @@ object is visible.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 from labeler.errors import UsageError
@@ -34,7 +34,9 @@ def write(reader: JournalReader, stream: IO[str], *, categories: Mapping[str, in
     }
     stream.write('{\n"info": ' + _json(info) + ",\n")
     stream.write('"licenses": [],\n')
-    _write_list(stream, "categories", ({"id": number, "name": name, "supercategory": ""} for name, number in ids.items()))
+    _write_list(
+        stream, "categories", ({"id": number, "name": name, "supercategory": ""} for name, number in ids.items())
+    )
     if clips:
         _write_list(stream, "videos", _videos(reader))
     _write_list(stream, "images", _images(reader))
@@ -43,7 +45,7 @@ def write(reader: JournalReader, stream: IO[str], *, categories: Mapping[str, in
 
 
 def frame_name(key: str, frame: int) -> str:
-    """Where a clip's frame belongs, e.g. `walk/cat.mp4/00012.jpg`: the clip's whole key, so that names never collide."""
+    """Where a clip's frame belongs, e.g. `walk/cat.mp4/00012.jpg`. The clip's whole key: names never collide."""
     return f"{key}/{frame:05d}.jpg"
 
 
@@ -84,7 +86,9 @@ def _annotations(reader: JournalReader, ids: Mapping[str, int], clips: bool) -> 
             yield _annotation(annotation, number, image_id, ids[annotation["category"]], clips)
 
 
-def _annotation(annotation: dict[str, Any], number: int, image_id: int, category_id: int, clips: bool) -> dict[str, Any]:
+def _annotation(
+    annotation: dict[str, Any], number: int, image_id: int, category_id: int, clips: bool
+) -> dict[str, Any]:
     result = {
         "id": number,
         "image_id": image_id,
