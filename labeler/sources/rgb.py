@@ -34,7 +34,8 @@ def to_rgb(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
 
 
 def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    rows = max(1, STRIP_PIXELS // image.width)
+    # Pillow's crop, too, asks its process-wide limit.
+    rows = max(1, min(STRIP_PIXELS, Image.MAX_IMAGE_PIXELS or STRIP_PIXELS) // image.width)
     for top in range(0, image.height, rows):
         yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
 
