@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from labeler import flatbuffer
 from labeler.errors import BundleError
 
 SCHEMA = "sam2label/bundle/1"
@@ -100,7 +101,8 @@ class Bundle:
             if set(pair) <= self.graphs.keys():
                 return pair
         raise BundleError(
-            f"{self.folder}: has no pair of graphs for pictures; needs encode and decode, or image_encode and image_decode"
+            f"{self.folder}: has no pair of graphs for pictures; "
+            "needs encode and decode, or image_encode and image_decode"
         )
 
     def files(self) -> dict[str, FileSpec]:
@@ -124,11 +126,17 @@ def load(folder: Path, *, descriptor: Path | None = None) -> Bundle:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BundleError(f"{path}: cannot be read ({error.strerror}); a bundle folder holds bundle.json and its graphs") from None
+        raise BundleError(
+            f"{path}: cannot be read ({error.strerror}); a bundle folder holds bundle.json and its graphs"
+        ) from None
     except ValueError as error:
         raise BundleError(f"{path}: is not JSON ({error})") from None
-    bundle = parse(document, folder=folder, where=str(path))
-    if faults := [fault for spec in bundle.files().values() if (fault := _size_fault(folder, spec))]:
+    return check(parse(document, folder=folder, where=str(path)))
+
+
+def check(bundle: Bundle) -> Bundle:
+    """Check that every file is there, whole, and has its size. Raises BundleError listing all faults."""
+    if faults := [fault for spec in bundle.files().values() if (fault := _size_fault(bundle.folder, spec))]:
         raise BundleError(faults)
     return bundle
 
@@ -151,7 +159,7 @@ def parse(document: Any, *, folder: Path, where: str) -> Bundle:
             image_candidate_0=_choice(document, "image_candidate_0", ("whole_object", "best_first", None)),
             provenance=_mapping(document, "provenance") if "provenance" in document else {},
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BundleError(f"{where}: {error.args[0] if error.args else error}: missing or malformed") from None
 
 
@@ -171,7 +179,8 @@ def describe(bundle: Bundle) -> dict[str, Any]:
             for role, spec in bundle.graphs.items()
         },
         "constants": {
-            role: _describe_file(spec) | {"parts": _describe_parts(spec.parts)} for role, spec in bundle.constants.items()
+            role: _describe_file(spec) | {"parts": _describe_parts(spec.parts)}
+            for role, spec in bundle.constants.items()
         },
         "provenance": dict(bundle.provenance),
     }
@@ -182,9 +191,13 @@ def lock(bundle: Bundle) -> Bundle:
     measured = {name: _measure(bundle.folder / name) for name in bundle.files()}
     return replace(
         bundle,
-        graphs={role: replace(spec, nbytes=measured[spec.file][0], sha256=measured[spec.file][1]) for role, spec in bundle.graphs.items()},
+        graphs={
+            role: replace(spec, nbytes=measured[spec.file][0], sha256=measured[spec.file][1])
+            for role, spec in bundle.graphs.items()
+        },
         constants={
-            role: replace(spec, nbytes=measured[spec.file][0], sha256=measured[spec.file][1]) for role, spec in bundle.constants.items()
+            role: replace(spec, nbytes=measured[spec.file][0], sha256=measured[spec.file][1])
+            for role, spec in bundle.constants.items()
         },
     )
 
@@ -209,9 +222,13 @@ def read_constant(bundle: Bundle, role: str) -> dict[str, NDArray[np.float32]]:
     values = np.fromfile(bundle.folder / spec.file, dtype="<f4")
     expected = sum(part.size for part in spec.parts)
     if values.size != expected:
-        raise BundleError(f"{bundle.folder / spec.file}: holds {values.size} float32 values, {DESCRIPTOR} says {expected}")
+        raise BundleError(
+            f"{bundle.folder / spec.file}: holds {values.size} float32 values, {DESCRIPTOR} says {expected}"
+        )
     ends = np.cumsum([part.size for part in spec.parts])[:-1]
-    return {part.name: piece.reshape(part.shape) for part, piece in zip(spec.parts, np.split(values, ends), strict=True)}
+    return {
+        part.name: piece.reshape(part.shape) for part, piece in zip(spec.parts, np.split(values, ends), strict=True)
+    }
 
 
 def _size_fault(folder: Path, spec: FileSpec) -> str | None:
@@ -223,14 +240,22 @@ def _size_fault(folder: Path, spec: FileSpec) -> str | None:
     if expected is None and isinstance(spec, ConstantSpec):
         expected = 4 * sum(part.size for part in spec.parts)
     if expected is not None and nbytes != expected:
-        return f"{path}: has {nbytes} bytes instead of {expected}; the file is cut short or of another model: pull or copy the bundle again"
-    return None
+        return (
+            f"{path}: has {nbytes} bytes instead of {expected}; "
+            "the file is cut short or of another model: pull or copy the bundle again"
+        )
+    # LiteRT crashes on some graphs that were cut short, and computes with zeros where others end.
+    damage = flatbuffer.fault(path) if expected is None else None
+    return f"{path}: {damage}; pull or copy the bundle again" if damage else None
 
 
 def _measure(path: Path) -> tuple[int, str]:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return path.stat().st_size, digest
+    try:
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return path.stat().st_size, digest
+    except OSError as error:
+        raise BundleError(f"{path}: cannot be read ({error.strerror}); pull or copy the bundle again") from None
 
 
 def _string(document: Mapping[str, Any], key: str) -> str:
@@ -258,9 +283,17 @@ def _optional(document: Mapping[str, Any], key: str, kind: type) -> Any:
     return value
 
 
+def _file_name(spec: Mapping[str, Any]) -> str:
+    name = _string(spec, "file")
+    # A downloaded bundle must not reach outside its folder.
+    if not name or Path(name).name != name or "\\" in name:
+        raise ValueError("file")
+    return name
+
+
 def _graph(spec: Any) -> GraphSpec:
     return GraphSpec(
-        file=_string(spec, "file"),
+        file=_file_name(spec),
         nbytes=_optional(spec, "bytes", int),
         sha256=_optional(spec, "sha256", str),
         layout=_choice(spec, "layout", ("flat", "parts")),
@@ -271,7 +304,7 @@ def _graph(spec: Any) -> GraphSpec:
 
 def _constant(spec: Any) -> ConstantSpec:
     return ConstantSpec(
-        file=_string(spec, "file"),
+        file=_file_name(spec),
         nbytes=_optional(spec, "bytes", int),
         sha256=_optional(spec, "sha256", str),
         parts=_parts(spec, "parts"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,8 @@ XNNPACK_DYNAMIC_FULLY_CONNECTED = 8
 
 Device = Literal["cpu", "gpu"]
 
-_CHATTER = re.compile(r"^(INFO|WARNING|VERBOSE|DEBUG): |^└ |^\s*$")
+_CHATTER = re.compile(r"^(INFO|WARNING|VERBOSE|DEBUG): |^[IW]\d{4} |^└ |^\s*$")
+_ERROR = re.compile(r"^(ERROR: |E\d{4} )")
 
 
 class LiteRtRuntime:
@@ -51,6 +54,10 @@ class LiteRtRuntime:
 
     def run(self, graph: str, /, **parts: Array) -> dict[str, Array]:
         return self._graph(graph).run(parts)
+
+    def fully_accelerated(self, graph: str) -> bool:
+        """Whether LiteRT gave all of a graph to its device, by its own account."""
+        return bool(self._graph(graph).compiled.model.is_fully_accelerated())
 
     def close(self) -> None:
         """Release the graphs and their buffers."""
@@ -83,15 +90,15 @@ class _Compiled:
                 )
                 self.inputs = self.model.create_input_buffers(0)
                 self.outputs = self.model.create_output_buffers(0)
+                # The first look at a buffer makes LiteRT set up, and announce, one more environment.
+                details = [[buffer.get_tensor_details() for buffer in side] for side in (self.inputs, self.outputs)]
             except RuntimeError as error:
                 reason = _first_line(errors()) or _first_line(str(error))
                 raise BundleError(f"{path}: LiteRT cannot load it on the {device} ({reason})") from None
-        self.input_sizes = [prod(buffer.get_tensor_details()["shape"]) for buffer in self.inputs]
-        self.output_sizes = [prod(buffer.get_tensor_details()["shape"]) for buffer in self.outputs]
-
-    @property
-    def fully_accelerated(self) -> bool:
-        return bool(self.model.is_fully_accelerated())
+        _quiet_exit()
+        if kinds := sorted({tensor["dtype"] for side in details for tensor in side} - {"float32"}):
+            raise BundleError(f"{path}: has {', '.join(kinds)} tensors, only float32 ones can be used")
+        self.input_sizes, self.output_sizes = ([prod(tensor["shape"]) for tensor in side] for side in details)
 
     def run(self) -> None:
         try:
@@ -113,11 +120,16 @@ class _Graph:
         self._staging = [
             np.zeros(sum(part.size for part in parts), np.float32) if len(parts) > 1 else None for parts in self._inputs
         ]
+        self._shapes = {part.name: part.shape for part in spec.inputs}
         self._last: dict[str, Array] = {}
 
     def run(self, parts: dict[str, Array]) -> dict[str, Array]:
+        last, self._last = self._last, {}
+        if parts.keys() != self._shapes.keys() or any(parts[n].shape != self._shapes[n] for n in parts):
+            found = {name: values.shape for name, values in parts.items()}
+            raise GraphError(f"{self.compiled.path}: was given parts {found}, takes {self._shapes}")
         for buffer, members, staging in zip(self.compiled.inputs, self._inputs, self._staging, strict=True):
-            fresh = [part for part in members if parts[part.name] is not self._last.get(part.name)]
+            fresh = [part for part in members if parts[part.name] is not last.get(part.name)]
             if not fresh:
                 continue
             if staging is None:
@@ -139,7 +151,9 @@ class _Graph:
         return result
 
 
-def _stage(staging: NDArray[np.float32], members: Sequence[Part], fresh: Sequence[Part], parts: dict[str, Array]) -> None:
+def _stage(
+    staging: NDArray[np.float32], members: Sequence[Part], fresh: Sequence[Part], parts: dict[str, Array]
+) -> None:
     for part, start in zip(members, _starts(members), strict=True):
         if part in fresh:
             staging[start : start + part.size].reshape(part.shape)[...] = parts[part.name]
@@ -167,34 +181,70 @@ def _release(graphs: dict[Any, _Graph]) -> None:
         graphs.clear()
 
 
+@cache
+def _quiet_exit() -> None:
+    """See to it that LiteRT's last words are not heard.
+
+    It says goodbye from C++ destructors, after all Python code, so descriptor 2 is led away at exit; sys.stderr, for
+    what Python may still have to say, goes on with a copy of it.
+    """
+    atexit.register(_lead_stderr_away)
+
+
+def _lead_stderr_away() -> None:
+    if sys.stderr is None or sys.stderr is not sys.__stderr__:
+        return
+    if sys.stderr is not None:  # a program without a terminal has none
+        sys.stderr.flush()
+    sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace", closefd=False)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+
+
 def _first_line(text: str) -> str:
     lines = [line.strip(" └") for line in text.splitlines() if line.strip()]
     return lines[0].removeprefix("ERROR: ") if lines else ""
 
 
 @contextmanager
-def quiet_stderr() -> Iterator[Any]:
+def quiet_stderr() -> Iterator[Callable[[], str]]:
     """Keep LiteRT's C++ log lines off file descriptor 2; everything else is written there afterwards.
 
     Yields a function that returns the ERROR lines so far. They belong to an exception if one is raised, and are
     passed on otherwise.
     """
-    sys.stderr.flush()
-    saved = os.dup(2)
     failed = True
     with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-
-        def lines() -> list[str]:
-            log.seek(0)
-            return log.read().decode(errors="replace").splitlines(keepends=True)
-
         try:
-            yield lambda: "".join(line for line in lines() if line.startswith("ERROR: "))
+            with _descriptor_2(log.fileno()):
+                yield lambda: "".join(line for line in _lines(log) if _ERROR.match(line))
             failed = False
         finally:
+            kept = [line for line in _lines(log) if not _CHATTER.match(line) and not (failed and _ERROR.match(line))]
+            if kept and sys.__stderr__ is not None:
+                os.write(2, "".join(kept).encode())
+
+
+@contextmanager
+def _descriptor_2(descriptor: int) -> Iterator[None]:
+    """Let file descriptor 2 be another one for a while."""
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    try:
+        saved = os.dup(2)
+    except OSError:  # The program was started with standard error closed.
+        saved = None
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        if saved is None:
+            os.close(2)
+        else:
             os.dup2(saved, 2)
             os.close(saved)
-            kept = [line for line in lines() if not _CHATTER.match(line) and not (failed and line.startswith("ERROR: "))]
-            if kept:
-                os.write(2, "".join(kept).encode())
+
+
+def _lines(log: IO[bytes]) -> list[str]:
+    log.seek(0)
+    return log.read().decode(errors="replace").splitlines(keepends=True)
