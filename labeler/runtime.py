@@ -7,7 +7,6 @@ import os
 import re
 import sys
 import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -44,8 +43,6 @@ class LiteRtRuntime:
         self.threads = threads
         self._devices = dict(devices or {})
         self._graphs: dict[tuple[GraphSpec, Device], _Graph] = {}
-        # Also runs at interpreter exit, where LiteRT would otherwise write to the terminal.
-        self._finalizer = weakref.finalize(self, _release, self._graphs)
 
     def load(self, graphs: Sequence[str]) -> None:
         """Compile graphs now, so that a damaged file is known before the first picture."""
@@ -61,7 +58,7 @@ class LiteRtRuntime:
 
     def close(self) -> None:
         """Release the graphs and their buffers."""
-        self._finalizer()
+        self._graphs.clear()
 
     def _graph(self, name: str) -> _Graph:
         # Keyed by the whole description: roles that share a file share its buffers and what was last written.
@@ -85,17 +82,15 @@ class _Compiled:
             cpu = CpuOptions(num_threads=threads, xnnpack_flags=XNNPACK_DYNAMIC_FULLY_CONNECTED)
             kind = HardwareAccelerator.GPU if device == "gpu" else HardwareAccelerator.CPU
             try:
-                self.model = CompiledModel.from_file(
-                    str(path), options=Options(hardware_accelerators=kind, cpu_options=cpu)
-                )
+                options = Options(hardware_accelerators=kind, cpu_options=cpu)
+                self.model = CompiledModel.from_file(str(path), environment=_environment(), options=options)
                 self.inputs = self.model.create_input_buffers(0)
                 self.outputs = self.model.create_output_buffers(0)
                 # The first look at a buffer makes LiteRT set up, and announce, one more environment.
                 details = [[buffer.get_tensor_details() for buffer in side] for side in (self.inputs, self.outputs)]
             except RuntimeError as error:
-                reason = _first_line(errors()) or _first_line(str(error))
+                reason = _reason(errors()) or _reason(str(error))
                 raise BundleError(f"{path}: LiteRT cannot load it on the {device} ({reason})") from None
-        _quiet_exit()
         if kinds := sorted({tensor["dtype"] for side in details for tensor in side} - {"float32"}):
             raise BundleError(f"{path}: has {', '.join(kinds)} tensors, only float32 ones can be used")
         self.input_sizes, self.output_sizes = ([prod(tensor["shape"]) for tensor in side] for side in details)
@@ -104,7 +99,7 @@ class _Compiled:
         try:
             self.model.run_by_index(0, self.inputs, self.outputs)
         except RuntimeError as error:
-            raise GraphError(f"{self.path}: the run failed ({_first_line(str(error))})") from None
+            raise GraphError(f"{self.path}: the run failed ({_reason(str(error))})") from None
 
 
 class _Graph:
@@ -176,34 +171,29 @@ def _check_sizes(path: Path, side: str, tensors: Sequence[tuple[Part, ...]], fou
         )
 
 
-def _release(graphs: dict[Any, _Graph]) -> None:
-    with quiet_stderr():
-        graphs.clear()
-
-
 @cache
-def _quiet_exit() -> None:
-    """See to it that LiteRT's last words are not heard.
+def _environment() -> Any:
+    """LiteRT's environment, one for all graphs of the process. It announces its end, which comes after all Python."""
+    from ai_edge_litert.environment import Environment
 
-    It says goodbye from C++ destructors, after all Python code, so descriptor 2 is led away at exit; sys.stderr, for
-    what Python may still have to say, goes on with a copy of it.
-    """
     atexit.register(_lead_stderr_away)
+    return Environment.create()
 
 
 def _lead_stderr_away() -> None:
-    if sys.stderr is None or sys.stderr is not sys.__stderr__:
+    """Nobody shall hear what C++ destructors say at exit; sys.stderr goes on with a copy of the descriptor."""
+    stream = sys.stderr
+    if stream is None or stream is not sys.__stderr__:
         return
-    if sys.stderr is not None:  # a program without a terminal has none
-        sys.stderr.flush()
+    stream.flush()
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace", closefd=False)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
 
 
-def _first_line(text: str) -> str:
-    lines = [line.strip(" └") for line in text.splitlines() if line.strip()]
-    return lines[0].removeprefix("ERROR: ") if lines else ""
+def _reason(text: str) -> str:
+    lines = [line.strip(" └").removeprefix("ERROR: ") for line in text.splitlines() if line.strip()]
+    return ": ".join(lines[:2])
 
 
 @contextmanager
