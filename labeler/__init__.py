@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from labeler.images import ImageLabeler, ImageOptions
     from labeler.library import label_images
     from labeler.masks import decode as decode_mask
-    from labeler.model import ModelSpec, load_model
+    from labeler.model import ModelSpec, find_model, load_model
     from labeler.types import Annotation, Point, Record, Seed
 
 __version__ = "0.1.0"
@@ -31,6 +31,7 @@ __all__ = [
     "Record",
     "Seed",
     "decode_mask",
+    "find_model",
     "label_images",
     "load_model",
 ]
@@ -44,6 +45,7 @@ _HOMES = {
     "Record": "labeler.types:Record",
     "Seed": "labeler.types:Seed",
     "decode_mask": "labeler.masks:decode",
+    "find_model": "labeler.model:find_model",
     "label_images": "labeler.library:label_images",
     "load_model": "labeler.model:load_model",
 }

@@ -24,6 +24,10 @@ from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.types import Annotation, Item, Record, Rgb, Seed
 
 
+UNREADABLE = "unreadable"
+"""Stands for the hash of a file that cannot be read, so that it is tried again once it can."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImageOptions:
     """How pictures are read and what is kept of them."""
@@ -87,9 +91,10 @@ class ImageLabeler:
         """`label` in the form that `workers.run` takes."""
         yield self.label(task)
 
-    def fingerprint(self, task: ImageTask) -> str:
-        """sha256 over the file's bytes, its seeds, the bundle and the options that change masks."""
-        return fingerprint(picture_identity(task.item.path), task.seeds, self.bundle, self.options.decisive())
+    def fingerprint(self, task: ImageTask, content: str | None = None) -> str:
+        """sha256 over the file's bytes (or their known hash), its seeds, the bundle and the options that change masks."""
+        content = content or picture_identity(task.item.path)
+        return fingerprint(content, task.seeds, self.bundle, self.options.decisive())
 
     @property
     def bundle(self) -> Bundle:
@@ -147,8 +152,8 @@ def fingerprint(content: str, seeds: Sequence[Seed], bundle: Bundle, options: Ma
 
 
 def picture_identity(path: Path) -> str:
-    """sha256 of the file's bytes; a fixed word for one that cannot be read, so that it is tried again once it can."""
+    """sha256 of the file's bytes, or UNREADABLE."""
     try:
         return file_sha256(path)
     except SourceError:
-        return "unreadable"
+        return UNREADABLE

@@ -11,8 +11,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -53,13 +53,30 @@ class Place:
     offset: int
 
 
+class Places(dict[tuple[str, int], Place]):
+    """The newest place of every (key, frame). Work with another fingerprint replaces all frames of its key."""
+
+    def __init__(self) -> None:
+        self._frames: dict[str, list[int]] = {}
+
+    def add(self, key: str, frame: int, place: Place) -> None:
+        frames = self._frames.setdefault(key, [])
+        if frames and self[key, frames[-1]].fingerprint != place.fingerprint:
+            for old in frames:
+                del self[key, old]
+            frames.clear()
+        if (key, frame) not in self:
+            frames.append(frame)
+        self[key, frame] = place
+
+
 @dataclass(slots=True)
 class _Scan:
-    header: Header | None
-    places: dict[tuple[str, int], Place]
-    outputs: set[str]
+    header: Header | None = None
+    places: Places = field(default_factory=Places)
+    outputs: set[str] = field(default_factory=set)
     """sha256 of every output file that a run was about to put in place."""
-    end: int
+    end: int = 0
     """Of the last whole line."""
 
 
@@ -99,10 +116,12 @@ class JournalReader:
 class Journal:
     """The one writer. Raises JournalError if another run holds it or it belongs to another kind of run."""
 
-    def __init__(self, folder: Path, header: Header) -> None:
+    def __init__(self, folder: Path, header: Header, *, prepare: Callable[[], None] = lambda: None) -> None:
+        """`prepare` is called once no other run can write to the folder, before the journal is looked at."""
         self.path = folder / NAME
         self._lock = _lock(folder)
         try:
+            prepare()
             scan = _resume(self.path, header)
             self.places, self.outputs, self._end = scan.places, scan.outputs, scan.end
             self._fd = _open_for_append(self.path, scan.end)
@@ -122,7 +141,7 @@ class Journal:
         """Write one record and hand it to the operating system. Raises OutputError if the disk is full."""
         offset = self._end
         self._write(_line(asdict(record)))
-        self.places[record.key, record.frame] = Place(record.fingerprint, record.status, offset)
+        self.places.add(record.key, record.frame, Place(record.fingerprint, record.status, offset))
 
     def announce(self, name: str, sha256: str) -> None:
         """Note that an output file with this hash is about to be put in place: it is ours and may be replaced."""
@@ -185,7 +204,7 @@ def _open(path: Path) -> BinaryIO:
 def _resume(path: Path, header: Header) -> _Scan:
     """What is in a journal that `header` may go on with; nothing if there is none yet."""
     if not path.exists():
-        return _Scan(None, {}, set(), 0)
+        return _Scan()
     with _open(path) as stream:
         scan = _scan(path, stream)
     for name in ("kind", "bundle", "options") if scan.header else ():
@@ -212,7 +231,7 @@ def _open_for_append(path: Path, end: int) -> int:
 
 
 def _scan(path: Path, stream: BinaryIO) -> _Scan:
-    scan = _Scan(None, {}, set(), 0)
+    scan = _Scan()
     for number, line in enumerate(stream, start=1):
         if not line.endswith(b"\n"):
             break  # torn by a kill: the work is done again
@@ -236,4 +255,4 @@ def _take(scan: _Scan, document: Mapping[str, Any], *, first: bool) -> None:
         scan.outputs.add(document["output"]["sha256"])
     else:
         place = Place(sys.intern(document["fingerprint"]), sys.intern(document["status"]), scan.end)
-        scan.places[sys.intern(document["key"]), document["frame"]] = place
+        scan.places.add(sys.intern(document["key"]), document["frame"], place)

@@ -39,6 +39,25 @@ def roles(bundle: Bundle, task: Task) -> tuple[str, ...]:
     return ("encode", "decode", "memorize", *(f"memcond{slots}" for slots in bundle.memory_slots))
 
 
+def find_model(
+    bundle: str | Path | None = None,
+    *,
+    task: Task = "images",
+    threads: int | None = None,
+    device: accelerator.Wanted = "cpu",
+    models_dir: Path | None = None,
+) -> ModelSpec:
+    """Find a bundle by folder or name, by default SAM 2.1 Hiera-Tiny if installed, else the small one that ships.
+
+    `threads`: of each graph run; default all usable cores. `device`: cpu, gpu, or auto. Raises BundleError,
+    AcceleratorError. Never touches the network.
+    """
+    found = hub.resolve(bundle, models_dir=models_dir or hub.default_models_dir()).bundle
+    threads = threads or usable_cores()
+    chosen = accelerator.choose(found, roles(found, task), wanted=device, threads=threads)
+    return ModelSpec(found, threads, task, chosen.devices)
+
+
 def load_model(
     bundle: str | Path | None = None,
     *,
@@ -47,12 +66,5 @@ def load_model(
     device: accelerator.Wanted = "cpu",
     models_dir: Path | None = None,
 ) -> Sam2:
-    """Load a bundle: a folder, a name, or by default SAM 2.1 Hiera-Tiny if installed, else the small one that ships.
-
-    `threads`: of each graph run; default all usable cores. `device`: cpu, gpu, or auto. Raises BundleError,
-    AcceleratorError. Never touches the network.
-    """
-    found = hub.resolve(bundle, models_dir=models_dir or hub.default_models_dir()).bundle
-    threads = threads or usable_cores()
-    chosen = accelerator.choose(found, roles(found, task), wanted=device, threads=threads)
-    return ModelSpec(found, threads, task, chosen.devices).load()
+    """`find_model`, and load it."""
+    return find_model(bundle, task=task, threads=threads, device=device, models_dir=models_dir).load()

@@ -13,7 +13,7 @@ from labeler import __version__, accelerator, runs, workers
 from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.errors import UsageError
-from labeler.images import ImageLabeler, ImageOptions, ImageTask
+from labeler.images import UNREADABLE, ImageLabeler, ImageOptions, ImageTask, picture_identity
 from labeler.journal import Header, Journal
 from labeler.model import ModelSpec, Task, roles
 from labeler.plan import ImagePlan, plan_images
@@ -78,7 +78,10 @@ class _Settled:
         place = journal.places.get((task.item.key, 0))
         if place is None or (retry_failed and place.status == "failed"):
             return False
-        return place.fingerprint == self._labeler.fingerprint(task)
+        content = picture_identity(task.item.path)
+        if content == UNREADABLE and place.status == "done":
+            return True  # what cannot be read now keeps its labels
+        return place.fingerprint == self._labeler.fingerprint(task, content)
 
 
 def provenance(

@@ -142,6 +142,7 @@ class Runtime(Protocol):
     array that is the same object as in the graph's previous run is not copied again.
     """
 
-    bundle: Bundle
+    @property
+    def bundle(self) -> Bundle: ...
 
     def run(self, graph: str, /, **parts: Array) -> dict[str, Array]: ...
