@@ -92,12 +92,13 @@ def check_folders(root: Path, out: Path) -> None:
 
 
 def _journal(header: Header, out: Path, options: RunOptions, progress: Progress) -> Journal:
-    if options.restart:
-        if aside := outputs.restart(out):
+    def prepare() -> None:
+        if not options.restart:
+            outputs.refuse_foreign(out)
+        elif aside := outputs.restart(out):
             progress.note(f"the earlier labels are now in {aside}")
-    else:
-        outputs.refuse_foreign(out)
-    return Journal(out, header)
+
+    return Journal(out, header, prepare=prepare)
 
 
 def _label(
@@ -121,7 +122,8 @@ def _label(
             progress.tick(None, ended=True)
         else:
             record = job.lost(task, result.reason) if isinstance(result, workers.Crash) else result
-            if journal.done(record.key, record.frame, record.fingerprint) is None or record.status == "failed":
+            known = journal.done(record.key, record.frame, record.fingerprint)
+            if known is None or "failed" in (known.status, record.status):
                 journal.append(record)
             progress.tick(record, ended=False)
     return counts

@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -97,7 +98,8 @@ class _Worker(Generic[Task]):
         context = multiprocessing.get_context("spawn")
         self.connection, child = context.Pipe()
         self.process: BaseProcess = context.Process(target=_serve, args=(child, labeler), daemon=True)
-        self.process.start()
+        with _interrupts_blocked():
+            self.process.start()
         child.close()
         self.task: Task | None = None
         self.attempt = 0
@@ -139,7 +141,7 @@ class _Pool(Generic[Task, Result]):
         assert task is not None
         try:
             kind, value = worker.connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # the latter: killed while it sent a large result
             yield from self._revive(worker, task, tasks)
             return
         if kind == "result":
@@ -180,9 +182,26 @@ class _Pool(Generic[Task, Result]):
             worker.process.join()
 
 
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Children started inside never hear Ctrl-C, which goes to the whole group: the parent ends them.
+
+    A child that heard it while it still imports would write a traceback.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # its own start unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(connection: Connection, labeler: Callable[[Task], Iterable[object]]) -> None:
     """A worker's main loop: ends when the parent closes the pipe or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where `_interrupts_blocked` can do nothing
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task = connection.recv()

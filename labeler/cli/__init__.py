@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from labeler import __version__
 from labeler.cli import label, models
-from labeler.cli.errors import explained
+from labeler.cli.errors import InterruptError, explained
+
+
+class Interruptible(TyperGroup):
+    """Takes Ctrl-C before the framework does, which would say nothing, or exit with 1 in its older versions."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptError from None
+
 
 app = typer.Typer(
+    cls=Interruptible,
     name="sam2label",
     no_args_is_help=True,
     add_completion=False,

@@ -16,6 +16,10 @@ from labeler.errors import LabelerError
 FAILED_ITEMS, USAGE, BUG, INTERRUPTED = 1, 2, 3, 130
 
 
+class InterruptError(Exception):
+    """Ctrl-C, on its way to the exit code."""
+
+
 @contextmanager
 def explained() -> Iterator[None]:
     """Print an error's lines and leave with its exit code; a bug leaves its traceback in a file."""
@@ -25,7 +29,7 @@ def explained() -> Iterator[None]:
         for line in str(error).splitlines():
             say(f"error: {line}")
         sys.exit(USAGE)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, InterruptError):
         say("interrupted; the same command goes on from here")
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
