@@ -127,6 +127,15 @@ def test_all_faults_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
+def test_a_faulty_id_or_frame_is_not_told_twice(tmp_path: Path) -> None:
+    wrong = [{"id": "1", "box": [0, 0, 1, 1]}, {"id": "2", "box": [0, 0, 1, 1]}]
+    wrong += [{"id": 3, "frame": -1, "box": [0, 0, 1, 1]}, {"id": 3, "frame": -2, "box": [0, 0, 1, 1]}]
+    found = faults(written(tmp_path, {"version": 1, "items": [{"file": "a", "objects": wrong}]}))
+    assert [fault.split(": is")[0] for fault in found] == [
+        f"items[0] 'a': objects[{index}].{name}" for index, name in enumerate(["id", "id", "frame", "frame"])
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "start"),
     [
@@ -251,6 +260,12 @@ def test_an_exact_name_goes_before_a_composed_one() -> None:
     assert match(both, [DECOMPOSED]).unmatched == ((COMPOSED, DECOMPOSED),)
 
 
+def test_the_first_of_two_entries_for_one_input_has_it() -> None:
+    first, second = "\u017f\u0307\u0323.jpg", "\u017f\u0323\u0307.jpg"
+    key = normalize("NFC", first)
+    assert match(seed_file(first, second), [key]).unmatched == ((second, key),)
+
+
 def test_two_inputs_of_one_composed_name_are_not_guessed_at() -> None:
     dotted = ["\u1e9b\u0323.jpg", "\u017f\u0323\u0307.jpg"]
     entry = normalize("NFC", "\u017f\u0307\u0323.jpg")
@@ -264,6 +279,7 @@ def test_two_inputs_of_one_composed_name_are_not_guessed_at() -> None:
         ("data/train/0007.jpg", "train/0007.jpg"),
         ("0012.jpg", "train/0012.jpg"),
         ("TRAIN/0003.JPG", "train/0003.jpg"),
+        ("photos/dscf_1.nef", "Photos/DSCF_1.NEF"),
         ("train/0003.png", "train/0003.jpg"),
         ("x/long/way/round/street.jpeg", "photos/street.jpg"),
         ("photos/stret.jpg", "photos/street.jpg"),
@@ -273,7 +289,11 @@ def test_two_inputs_of_one_composed_name_are_not_guessed_at() -> None:
     ],
 )
 def test_nearest_name(entry: str, nearest: str | None) -> None:
-    keys = [f"train/{number:04d}.jpg" for number in range(20)] + ["photos/street.jpg", "photos/sky.jpg", "z.gif"]
+    keys = [f"train/{number:04d}.jpg" for number in range(20)] + [
+        "photos/street.jpg",
+        "photos/sky.jpg",
+        "Photos/DSCF_1.NEF",
+    ]
     assert match(seed_file(entry), keys).unmatched == ((entry, nearest),)
 
 
