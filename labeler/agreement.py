@@ -13,8 +13,9 @@ MASK_IOU = 0.99
 SCALE = 0.15
 """Size of the difference over the size of what is expected; correlation alone forgives a wrong scale or offset."""
 FEW = 16
-"""Fewer values than this say nothing by their correlation: scores, which must be within `SCORE` of each other."""
+"""Fewer values than this say nothing by their correlation: scores, each compared by itself."""
 SCORE = 0.02
+"""How far a score may be off, times its size where that is over 1."""
 
 
 def fault(expected: Mapping[str, Array], found: Mapping[str, Array], inputs: Mapping[str, Array]) -> str | None:
@@ -38,12 +39,13 @@ def _part_fault(name: str, expected: Array, found: Array) -> str | None:
         return f"{name}: is not finite"
     a, b = expected.astype(np.float64).ravel(), found.astype(np.float64).ravel()
     if a.size < FEW:
-        worst = float(np.abs(a - b).max())
-        return f"{name}: differs by {worst:.3g} from the cpu, {SCORE} is allowed" if worst > SCORE else None
+        worst, allowed = float(np.abs(a - b).max()), SCORE * max(1.0, float(np.abs(a).max()))
+        return f"{name}: differs by {worst:.3g} from the cpu, {allowed:.3g} is allowed" if worst > allowed else None
     if (alike := correlation(a, b)) < CORRELATION:
         return f"{name}: correlation {alike:.4f} with the cpu, {CORRELATION} is needed"
-    if (off := float(np.linalg.norm(a - b))) > SCALE * float(np.linalg.norm(a)):
-        return f"{name}: is off by {off / float(np.linalg.norm(a)):.3g} of its size, {SCALE} is allowed"
+    off, allowed = float(np.linalg.norm(a - b)), SCALE * float(np.linalg.norm(a))
+    if off > allowed:
+        return f"{name}: is off by {off:.3g} from the cpu (root of summed squares), {allowed:.3g} is allowed"
     return _masks_fault(expected, found) if name == "masks" else None
 
 
