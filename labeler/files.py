@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from filecmp import cmp
 from pathlib import Path
 from typing import IO
 
-from labeler.errors import OutputError
+from labeler.errors import OutputError, UsageError
 
 
 @contextmanager
@@ -27,6 +28,16 @@ def replace_bytes(path: Path, content: bytes) -> None:
     """Write a file whole. Raises OutputError if it cannot be written."""
     with _temporary(path) as temporary:
         temporary.write_bytes(content)
+
+
+def refuse_other(path: Path) -> Callable[[Path], None]:
+    """For `replacing`'s `before`: raise UsageError if `path` is there with other content than was written."""
+
+    def check(temporary: Path) -> None:
+        if path.exists() and not (path.is_file() and cmp(temporary, path, shallow=False)):
+            raise UsageError(f"{path}: is there already, with other content; move it away or choose another with -o")
+
+    return check
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from labeler import __version__
-from labeler.cli import label, models
+from labeler.cli import doctor, label, models, outputs
 from labeler.cli.errors import InterruptError, explained
 
 
@@ -50,6 +50,10 @@ def _root(
 
 
 app.command("images")(label.images)
+app.command("export")(outputs.export)
+app.command("report")(outputs.report)
+app.command("validate")(outputs.validate)
+app.command("doctor")(doctor.doctor)
 app.add_typer(models.app, name="models")
 
 

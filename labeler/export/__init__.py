@@ -1,1 +1,51 @@
 """Journal -> one format per module. Needs no model: labels can be exported again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from labeler.errors import UsageError
+from labeler.export import coco
+from labeler.files import refuse_other, replacing
+from labeler.journal import NAME as JOURNAL
+from labeler.journal import JournalReader
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One way to write labels down."""
+
+    target: str
+    """Name of the file or folder that it makes in the output folder unless another is wanted."""
+    write: Callable[[JournalReader, Path, Mapping[str, int] | None], None]
+    """(journal, target, category ids by name or None). Replaces nothing that differs from what it would write."""
+
+
+def _coco(reader: JournalReader, target: Path, categories: Mapping[str, int] | None) -> None:
+    with replacing(target, before=refuse_other(target)) as stream:
+        coco.write(reader, stream, categories=categories)
+
+
+# One line per format; its module says what of the labels the format cannot hold.
+FORMATS: Mapping[str, Format] = {
+    "coco": Format("annotations.json", _coco),
+}
+
+
+def export(
+    folder: Path, format_name: str, *, target: Path | None = None, categories: Mapping[str, int] | None = None
+) -> Path:
+    """Write the labels of a run's output folder in another format and return where they are.
+
+    `categories`: ids by name. Raises JournalError, OutputError, and UsageError for an unknown format, a category
+    without an id, or a target that is there already with other content.
+    """
+    if format_name not in FORMATS:
+        raise UsageError(f"{format_name}: is not a format; there are {', '.join(FORMATS)}")
+    chosen = FORMATS[format_name]
+    target = target or folder / chosen.target
+    with JournalReader(folder / JOURNAL) as reader:
+        chosen.write(reader, target, categories)
+    return target
