@@ -23,7 +23,6 @@ from labeler.sources.digests import file_sha256
 from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.types import Annotation, Item, Record, Rgb, Seed
 
-
 UNREADABLE = "unreadable"
 """Stands for the hash of a file that cannot be read, so that it is tried again once it can."""
 
@@ -92,7 +91,7 @@ class ImageLabeler:
         yield self.label(task)
 
     def fingerprint(self, task: ImageTask, content: str | None = None) -> str:
-        """sha256 over the file's bytes (or their known hash), its seeds, the bundle and the options that change masks."""
+        """sha256 over the file (or its known hash), its seeds, the bundle and the options that change masks."""
         content = content or picture_identity(task.item.path)
         return fingerprint(content, task.seeds, self.bundle, self.options.decisive())
 

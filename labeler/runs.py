@@ -122,9 +122,7 @@ def _label(
             progress.tick(None, ended=True)
         else:
             record = job.lost(task, result.reason) if isinstance(result, workers.Crash) else result
-            known = journal.done(record.key, record.frame, record.fingerprint)
-            if known is None or "failed" in (known.status, record.status):
-                journal.append(record)
+            journal.add(record)
             progress.tick(record, ended=False)
     return counts
 
