@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,7 +82,7 @@ def fetch(origin: str, files: Mapping[str, FileSpec], folder: Path, *, progress:
     Offline, the hub's cache serves what it holds. Raises BundleError.
     """
     repository = origin.removeprefix("hf://")
-    with _translated(repository):
+    with _quiet_hub(), _translated(repository):
         commit, remotes = _listing(repository, files)
         if absent := sorted(files.keys() - remotes.keys()):
             raise BundleError(
@@ -132,9 +134,8 @@ def _fetch_one(repository: str, commit: str, name: str, remote: _Remote, target:
     """Copy one file out of the hub's cache; a cached file that is damaged is downloaded once more."""
     import huggingface_hub
 
-    for force in (False, True):
-        with _no_bars():
-            cached = huggingface_hub.hf_hub_download(repository, name, revision=commit, force_download=force)
+    for force in (False,) if huggingface_hub.constants.HF_HUB_OFFLINE else (False, True):
+        cached = huggingface_hub.hf_hub_download(repository, name, revision=commit, force_download=force)
         shutil.copyfile(cached, target)
         if (fault := _mismatch(target, remote)) is None:
             return
@@ -162,15 +163,19 @@ def _check_room(folder: Path, nbytes: int) -> None:
 
 
 @contextmanager
-def _no_bars() -> Iterator[None]:
-    """The hub's own progress bars would mix with the caller's lines."""
+def _quiet_hub() -> Iterator[None]:
+    """The hub library's own bars, log lines and warnings would mix with the caller's; what goes wrong is in the error."""
+    from huggingface_hub.utils.logging import get_verbosity, set_verbosity
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    shown = not are_progress_bars_disabled()
+    shown, verbosity = not are_progress_bars_disabled(), get_verbosity()
     disable_progress_bars()
+    set_verbosity(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
+        set_verbosity(verbosity)
         if shown:
             enable_progress_bars()
 
@@ -201,7 +206,8 @@ def _translated(repository: str) -> Iterator[None]:
 
 
 def _disk(folder: Path, error: OSError) -> str:
-    return f"{folder}: cannot be written ({error.strerror or error}); make room or give another folder, and pull again"
+    where = error.filename or folder
+    return f"{where}: cannot be written ({error.strerror or error}); make room or give another folder, and pull again"
 
 
 def _first_line(error: BaseException) -> str:

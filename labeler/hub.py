@@ -19,12 +19,16 @@ SHIPPED = "mini"
 _PACKAGE = Path(__file__).parent
 _PUBLISHED = _PACKAGE / "published"
 
-_GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("image_encode", "image_decode"), ("image_prompt",)),
-    (("encode", "decode"), ("prompt",)),
-    (("memorize", "memcond"), ("track_sparse", "temporal", "no_object_pointer", "pointer_time")),
+_GROUPS: tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
+    (("image_encode", "image_decode"), (), ("image_prompt",)),
+    (("encode", "decode"), (), ("prompt",)),
+    (
+        ("memorize", "memcond"),
+        ("encode", "decode"),
+        ("prompt", "track_sparse", "temporal", "no_object_pointer", "pointer_time"),
+    ),
 )
-"""Graphs that are of use only together, and the constants they need. "memcond" is any one of the memory graphs."""
+"""Graphs of use only together; other graphs they need; constants they need. "memcond": any one of the memory graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +138,29 @@ def _reduce(full: Bundle) -> Bundle:
     """Keep the roles whose files are there. Raises BundleError listing what half a group lacks."""
     graphs = {role: spec for role, spec in full.graphs.items() if (full.folder / spec.file).exists()}
     wanted = [group for group in _GROUPS if any(_is(role, kind) for role in graphs for kind in group[0])]
-    faults = [fault for kinds, constants in wanted for fault in _missing(full, graphs, kinds, constants)]
-    if not wanted or faults:
-        raise BundleError(faults or f"{full.folder}: holds neither {DESCRIPTOR} nor graphs of SAM 2.1 ({_files(full)})")
-    needed = {role for _, constants in wanted for role in constants}
-    reduced = replace(full, graphs=graphs, constants={role: full.constants[role] for role in sorted(needed)})
-    reduced.still_roles()
-    return reduced
+    if not wanted:
+        names = ", ".join(spec.file for spec in full.graphs.values())
+        raise BundleError(f"{full.folder}: holds neither {DESCRIPTOR} nor graphs of SAM 2.1 ({names})")
+    missing: dict[str, str] = {}
+    for kinds, others, constants in wanted:
+        there = ", ".join(spec.file for role, spec in graphs.items() if any(_is(role, kind) for kind in kinds))
+        for file in _missing(full, graphs, (*kinds, *others), constants):
+            missing.setdefault(file, f"{full.folder}: {file} is missing, which {there} needs; copy it there too")
+    if missing:
+        raise BundleError(list(missing.values()))
+    needed = {role for _, _, constants in wanted for role in constants}
+    return replace(full, graphs=graphs, constants={role: full.constants[role] for role in sorted(needed)})
 
 
 def _missing(full: Bundle, graphs: dict[str, Any], kinds: tuple[str, ...], constants: tuple[str, ...]) -> list[str]:
-    lacking = [
-        " or ".join(spec.file for role, spec in full.graphs.items() if _is(role, kind))
-        for kind in kinds
-        if not any(_is(role, kind) for role in graphs)
-    ]
-    lacking += [
-        full.constants[role].file for role in constants if not (full.folder / full.constants[role].file).exists()
-    ]
-    there = ", ".join(spec.file for role, spec in graphs.items() if any(_is(role, kind) for kind in kinds))
-    return [f"{full.folder}: {file} is missing, which {there} needs; copy it there too" for file in lacking]
+    lacking = [kind for kind in kinds if not any(_is(role, kind) for role in graphs)]
+    files = [" or ".join(spec.file for role, spec in full.graphs.items() if _is(role, kind)) for kind in lacking]
+    specs = [full.constants[role] for role in constants]
+    return files + [spec.file for spec in specs if not (full.folder / spec.file).exists()]
 
 
 def _is(role: str, kind: str) -> bool:
     return role.startswith(kind) if kind == "memcond" else role == kind
-
-
-def _files(full: Bundle) -> str:
-    return ", ".join(spec.file for spec in full.graphs.values())
 
 
 def _holds_graphs(folder: Path) -> bool:
