@@ -164,7 +164,7 @@ def _check_room(folder: Path, nbytes: int) -> None:
 
 @contextmanager
 def _quiet_hub() -> Iterator[None]:
-    """The hub library's own bars, log lines and warnings would mix with the caller's; what goes wrong is in the error."""
+    """Bars, log lines and warnings of the hub library would mix with the caller's lines; errors say what goes wrong."""
     from huggingface_hub.utils.logging import get_verbosity, set_verbosity
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
