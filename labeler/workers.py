@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -202,6 +204,8 @@ def _interrupts_blocked() -> Iterator[None]:
 def _serve(connection: Connection, labeler: Callable[[Task], Iterable[object]]) -> None:
     """A worker's main loop: ends when the parent closes the pipe or is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where `_interrupts_blocked` can do nothing
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # a worker speaks through its results only
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while True:
             task = connection.recv()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +52,7 @@ def _root(
 
 
 app.command("images")(label.images)
+app.command("videos")(label.videos)
 app.command("export")(outputs.export)
 app.command("report")(outputs.report)
 app.command("validate")(outputs.validate)
@@ -59,5 +62,7 @@ app.add_typer(models.app, name="models")
 
 def main() -> None:
     """The console script."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # a picture's faults are in its record, libraries' warnings are for programmers
     with explained():
         app()

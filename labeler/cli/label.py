@@ -27,10 +27,12 @@ from labeler.cli.options import (
     Workers,
 )
 from labeler.cli.progress import Bar
+from labeler.clips import ClipOptions
 from labeler.errors import UsageError
 from labeler.images import ImageOptions
 from labeler.runs import RunOptions
 from labeler.sources.pictures import MAX_PIXELS
+from labeler.sources.span import parse_place
 
 
 def images(
@@ -65,6 +67,64 @@ def images(
             progress=bar,
         )
     finish(counts, out, unit="pictures")
+
+
+def videos(
+    path: Annotated[Path, typer.Argument(help="Folder of clips (searched recursively), or one clip.")],
+    points: Annotated[
+        Path | None,
+        typer.Option("--points", help="Seeds file.  [default: seeds.json in PATH, <clip>.seeds.json beside a clip]"),
+    ] = None,
+    out: Out = None,
+    model: Model = None,
+    models_dir: ModelsDir = None,
+    direction: Annotated[
+        Literal["forward", "backward", "both"], typer.Option("--direction", help="From each object's seed.")
+    ] = "forward",
+    memory: Annotated[
+        int | None, typer.Option("--memory", help="Slots of the largest memory graph to use, e.g. 7 or 2.")
+    ] = None,
+    start: Annotated[str | None, typer.Option("--start", help='First frame ("12") or time ("3.5s").')] = None,
+    end: Annotated[str | None, typer.Option("--end", help="Frame or time to stop before.")] = None,
+    stride: Annotated[int, typer.Option("--stride", min=1, help="Take each N-th frame.")] = 1,
+    frames_out: Annotated[
+        Path | None,
+        typer.Option("--frames-out", help="Write the frames there that annotations.json names."),
+    ] = None,
+    exif: ExifOption = "apply",
+    max_pixels: MaxPixels = MAX_PIXELS,
+    categories: Categories = None,
+    workers: Workers = None,
+    threads: Threads = None,
+    accelerator: Accelerator = "cpu",
+    retry_failed: RetryFailed = False,
+    restart: Restart = False,
+) -> None:
+    """Label clips: every object's mask on every frame. Running the same command again resumes, inside a clip too."""
+    out = out or default_out(path)
+    options = ClipOptions(
+        exif=exif,
+        max_pixels=max_pixels,
+        direction=direction,
+        memory=memory,
+        start=None if start is None else parse_place(start, option="--start"),
+        end=None if end is None else parse_place(end, option="--end"),
+        stride=stride,
+        frames_out=frames_out,
+    )
+    with progress("clips") as bar:
+        counts = pipeline.label_clips(
+            path,
+            points,
+            out,
+            bundle=find_bundle(model, models_dir),
+            options=options,
+            run=RunOptions(workers, threads, retry_failed, restart, read_categories(categories)),
+            device=accelerator,
+            progress=bar,
+        )
+    say(f"{counts['frames']} frames, {counts['absent']} absences of an object")
+    finish(counts, out, unit="clips")
 
 
 def default_out(path: Path) -> Path:
@@ -112,6 +172,8 @@ def read_categories(path: Path | None) -> dict[str, int] | None:
         raise UsageError(f"{path}: cannot be read as JSON ({error})") from None
     entries: Any = document.get("categories") if isinstance(document, dict) else document
     try:
+        if not isinstance(entries, list):
+            raise TypeError(f"found {json.dumps(document):.60}")
         ids = {_name(entry): _id(entry, number) for number, entry in enumerate(entries, start=1)}
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(
