@@ -16,7 +16,8 @@ from labeler.bundle import Bundle
 from labeler.errors import BundleError, LabelerError
 from labeler.images import ImageLabeler
 from labeler.model import ModelSpec, roles
-from labeler.pipeline import LIBRARIES, worker_bytes
+from labeler.pipeline import worker_bytes
+from labeler.provenance import LIBRARIES
 from labeler.types import Mask, Point, Rgb, Seed
 
 PYTHON = (3, 11)

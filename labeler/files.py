@@ -25,8 +25,9 @@ def replacing(path: Path, *, before: Callable[[Path], None] = lambda _: None) ->
 
 
 def replace_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole. Raises OutputError if it cannot be written."""
+    """Write a file whole, and the folders above it. Raises OutputError if it cannot be written."""
     with _temporary(path) as temporary:
+        path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
 
 

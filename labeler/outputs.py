@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from labeler.export import coco
 from labeler.files import replacing
 from labeler.journal import NAME as JOURNAL
 from labeler.journal import Journal, JournalReader
+from labeler.types import WHOLE_CLIP
 
 ANNOTATIONS, FAILURES, RUN = "annotations.json", "failures.jsonl", "run.json"
 
@@ -34,7 +36,7 @@ def write_failures(folder: Path, keys: Collection[str], more: Iterable[Mapping[s
     """
     with JournalReader(folder / JOURNAL) as reader:
         failures = [
-            {name: record[name] for name in ("key", "frame", "error")}
+            {"key": record["key"], "error": record["error"]}
             for record in reader.records(status="failed")
             if record["key"] in keys
         ]
@@ -47,18 +49,26 @@ def write_failures(folder: Path, keys: Collection[str], more: Iterable[Mapping[s
     return len(failures)
 
 
-def count(folder: Path, keys: Collection[str]) -> dict[str, int]:
-    """Records done and failed, annotations and empty masks, of the items of a run; `kept`: done records of others."""
-    counts = dict.fromkeys(("done", "annotations", "empty_masks", "kept"), 0)
+def count(folder: Path, keys: Collection[str]) -> Counter[str]:
+    """What the journal holds: `done` items of a run (clips: those labelled to their end) and `frames` of clips, their
+    `annotations`, `empty_masks`, and absences (`absent`); `kept`: done records of other items."""
+    counts = Counter(dict.fromkeys(("done", "frames", "annotations", "empty_masks", "absent", "kept"), 0))
     with JournalReader(folder / JOURNAL) as reader:
+        clips = reader.header.kind == "videos"
         for record in reader.records(status="done"):
             if record["key"] not in keys:
                 counts["kept"] += 1
                 continue
-            empty = sum(annotation["area"] == 0 for annotation in record["annotations"])
-            counts["done"] += 1
-            counts["empty_masks"] += empty
-            counts["annotations"] += len(record["annotations"]) - empty
+            counts["frames" if clips and record["frame"] != WHOLE_CLIP else "done"] += 1
+            counts.update(_count_annotations(record["annotations"], clips))
+    return counts
+
+
+def _count_annotations(annotations: Iterable[Mapping[str, Any]], clips: bool) -> Counter[str]:
+    counts = Counter[str]()
+    for annotation in annotations:
+        absent = clips and not annotation["visible"]
+        counts["absent" if absent else "annotations" if annotation["area"] else "empty_masks"] += 1
     return counts
 
 

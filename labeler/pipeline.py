@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from labeler import __version__, accelerator, runs, workers
 from labeler import seeds as seed_files
 from labeler.bundle import Bundle
+from labeler.clip_plan import ClipPlan, plan_clips
+from labeler.clips import ClipLabeler, ClipOptions, ClipTask, clip_identity
 from labeler.errors import UsageError
 from labeler.images import UNREADABLE, ImageLabeler, ImageOptions, ImageTask, picture_identity
 from labeler.journal import Header, Journal
 from labeler.model import ModelSpec, Task, roles
 from labeler.plan import ImagePlan, plan_images
+from labeler.provenance import provenance
 from labeler.runs import Job, Progress, RunOptions
-from labeler.types import Record, Seed
+from labeler.track import memory_layout
+from labeler.types import WHOLE_CLIP, Record, Seed
 
-LIBRARIES = ("ai-edge-litert", "av", "numpy", "pillow", "pycocotools")
 NAMED = 10
 """How many unmatched names are told one by one; run.json holds all."""
 
@@ -44,71 +46,119 @@ def label_pictures(
     runs.check_folders(root, out)
     seed_file = seed_files.load(seeds)
     plan = plan_images(root, seed_file, bundle=bundle, options=options)
-    check_categories([seed for task in plan.tasks for seed in task.seeds], run.categories)
-    _tell(plan, progress)
-    share = workers.plan(
-        workers=run.workers, threads=run.threads, items=len(plan.tasks), worker_bytes=worker_bytes(bundle, "images")
-    )
-    chosen = accelerator.choose(bundle, roles(bundle, "images"), wanted=device, threads=share.threads)
-    if device != "cpu":
-        progress.note(chosen.summary)
-    labeler = ImageLabeler(ModelSpec(bundle, share.threads, "images", chosen.devices), options)
+    machine = _Machine.share("images", bundle, plan.tasks, run, device, progress)
+    labeler = ImageLabeler(machine.spec, options)
     job = Job(
-        header=Header("images", __version__, bundle.digest, options.decisive() | {"devices": _gpu(chosen.devices)}),
+        header=machine.header(options.decisive()),
         tasks=plan.tasks,
         stream=labeler.stream,
         settled=_Settled(labeler),
         lost=lambda task, why: Record(task.item.key, 0, labeler.fingerprint(task), "failed", error=why),
         keys=frozenset(task.item.key for task in plan.tasks),
-        failures=tuple({"key": key, "frame": 0, "error": why} for key, why in plan.unreadable),
-        provenance=provenance(bundle, "images", options.decisive(), chosen, seeds, seed_file.sha256)
-        | {"unmatched": [name for name, _ in plan.unmatched], "unseeded": len(plan.unseeded)},
+        failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
+        provenance=machine.provenance(options.decisive(), plan, seeds, seed_file.sha256),
     )
-    counts = runs.execute(job, out, plan=share, options=run, progress=progress)
-    return counts + Counter(unmatched=len(plan.unmatched), unseeded=len(plan.unseeded))
+    return _execute(job, out, plan, machine, run, progress)
+
+
+def label_clips(
+    root: Path,
+    seeds: Path | None,
+    out: Path,
+    *,
+    bundle: Bundle,
+    options: ClipOptions,
+    run: RunOptions,
+    device: accelerator.Wanted,
+    progress: Progress,
+) -> Counter[str]:
+    """Label the clips below `root` into the folder `out`; running it again resumes, inside a clip too.
+
+    `seeds`: one file, or None for those that lie beside the clips. Returns counts and raises as `label_pictures`.
+    """
+    runs.check_folders(root, out)
+    if options.frames_out is not None:
+        runs.check_folders(root, options.frames_out)
+    memory_layout(bundle, memory=options.memory)  # a bundle that cannot track is told before clips are read
+    plan = plan_clips(root, seeds, out, bundle=bundle, options=options)
+    machine = _Machine.share("videos", bundle, plan.tasks, run, device, progress)
+    labeler = ClipLabeler(machine.spec, options)
+    job = Job(
+        header=machine.header(options.decisive()),
+        tasks=plan.tasks,
+        stream=labeler.stream,
+        settled=_Settled(labeler),
+        lost=lambda task, why: Record(task.item.key, WHOLE_CLIP, labeler.fingerprint(task), "failed", error=why),
+        keys=frozenset(task.item.key for task in plan.tasks),
+        failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
+        provenance=machine.provenance(options.decisive(), plan, plan.seeds.path, plan.seeds.sha256),
+    )
+    return _execute(job, out, plan, machine, run, progress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    """How the machine is used for a task."""
+
+    spec: ModelSpec
+    plan: workers.Plan
+    chosen: accelerator.Chosen
+
+    @classmethod
+    def share(
+        cls,
+        task: Task,
+        bundle: Bundle,
+        tasks: Sequence[object],
+        run: RunOptions,
+        device: accelerator.Wanted,
+        progress: Progress,
+    ) -> _Machine:
+        plan = workers.plan(
+            workers=run.workers, threads=run.threads, items=len(tasks), worker_bytes=worker_bytes(bundle, task)
+        )
+        chosen = accelerator.choose(bundle, roles(bundle, task), wanted=device, threads=plan.threads)
+        if chosen.summary:
+            progress.note(chosen.summary)
+        return cls(ModelSpec(bundle, plan.threads, task, chosen.devices), plan, chosen)
+
+    def header(self, options: Mapping[str, Any]) -> Header:
+        """Masks made on the GPU may differ from the CPU's in the last digits, so it matters which graphs ran there."""
+        on_gpu = sorted(role for role, device in self.chosen.devices.items() if device == "gpu")
+        return Header(self.spec.task, __version__, self.spec.bundle.digest, {**options, "gpu": on_gpu})
+
+    def provenance(
+        self, options: Mapping[str, Any], plan: ImagePlan | ClipPlan, seeds: Path, sha256: str
+    ) -> dict[str, Any]:
+        document = provenance(self.spec.bundle, self.spec.task, options, self.chosen, seeds, sha256)
+        return document | {"unmatched": [name for name, _ in plan.unmatched], "unseeded": len(plan.unseeded)}
 
 
 class _Settled:
-    """Whether a picture's record is in the journal already. Its bytes are hashed only if there is one at all."""
+    """Whether an item's record is in the journal already. Its bytes are hashed only if there is one at all."""
 
-    def __init__(self, labeler: ImageLabeler) -> None:
+    def __init__(self, labeler: ImageLabeler | ClipLabeler) -> None:
         self._labeler = labeler
 
-    def __call__(self, task: ImageTask, journal: Journal, retry_failed: bool) -> bool:
-        place = journal.places.get((task.item.key, 0))
+    def __call__(self, task: ImageTask | ClipTask, journal: Journal, retry_failed: bool) -> bool:
+        picture = isinstance(task, ImageTask)
+        place = journal.places.get((task.item.key, 0 if picture else WHOLE_CLIP))
         if place is None or (retry_failed and place.status == "failed"):
             return False
-        content = picture_identity(task.item.path)
+        content = (picture_identity if picture else clip_identity)(task.item.path)
         if content == UNREADABLE and place.status == "done":
             return True  # what cannot be read now keeps its labels
-        return place.fingerprint == self._labeler.fingerprint(task, content)
+        return place.fingerprint == self._labeler.fingerprint(task, content)  # type: ignore[arg-type]  # its own kind
 
 
-def provenance(
-    bundle: Bundle,
-    task: Task,
-    options: Mapping[str, Any],
-    chosen: accelerator.Chosen,
-    seeds: Path | None,
-    sha256: str | None,
-) -> dict[str, Any]:
-    """What run.json says about where the labels come from."""
-    used = {role: bundle.graphs[role] for role in roles(bundle, task)}
-    return {
-        "program": f"sam2label {__version__}",
-        "kind": task,
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
-        "bundle": {
-            "name": bundle.name,
-            "version": bundle.version,
-            "folder": str(bundle.folder),
-            "digest": bundle.digest,
-            "graphs": {role: {"file": spec.file, "sha256": spec.sha256} for role, spec in used.items()},
-        },
-        "accelerator": {role: chosen.devices.get(role, "cpu") for role in used},
-        "options": dict(options),
-        "seeds": {"path": None if seeds is None else str(seeds), "sha256": sha256},
-    }
+def _execute(
+    job: Job[Any], out: Path, plan: ImagePlan | ClipPlan, machine: _Machine, run: RunOptions, progress: Progress
+) -> Counter[str]:
+    check_categories([seed for task in plan.tasks for seed in task.seeds], run.categories)
+    _tell(plan, progress, things="pictures" if isinstance(plan, ImagePlan) else "clips")
+    counts = runs.execute(job, out, plan=machine.plan, options=run, progress=progress)
+    counts.update(unmatched=len(plan.unmatched), unseeded=len(plan.unseeded))
+    return counts
 
 
 def worker_bytes(bundle: Bundle, task: Task) -> int:
@@ -130,25 +180,20 @@ def check_categories(seeds: Sequence[Seed], categories: Mapping[str, int] | None
         )
 
 
-def _gpu(devices: Mapping[str, str]) -> list[str]:
-    """The graphs that run on the GPU, whose masks may differ from the CPU's in the last digits."""
-    return sorted(role for role, device in devices.items() if device == "gpu")
-
-
-def _tell(plan: ImagePlan, progress: Progress) -> None:
-    for line in _unmatched_lines(plan.unmatched):
+def _tell(plan: ImagePlan | ClipPlan, progress: Progress, *, things: str) -> None:
+    for line in _unmatched_lines(plan.unmatched, things):
         progress.note(line)
     if plan.unseeded:
         progress.note(
-            f"{len(plan.unseeded)} pictures have no seeds and are left out, the first is {plan.unseeded[0]!r}"
+            f"{len(plan.unseeded)} {things} have no seeds and are left out, the first is {plan.unseeded[0]!r}"
         )
     for key, why in plan.unreadable:
         progress.note(f"{key}: {why}")
 
 
-def _unmatched_lines(unmatched: Sequence[tuple[str, str | None]]) -> Iterator[str]:
+def _unmatched_lines(unmatched: Sequence[tuple[str, str | None]], things: str) -> Iterator[str]:
     if unmatched:
-        yield f"{len(unmatched)} entries of the seeds file name no picture:"
+        yield f"{len(unmatched)} entries of the seeds file name none of the {things}:"
     for name, nearest in unmatched[:NAMED]:
         yield f"  {name!r}" + (f", did you mean {nearest!r}?" if nearest else "")
     if len(unmatched) > NAMED:

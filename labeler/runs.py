@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,7 +118,7 @@ def _label(
 
     for task, result in workers.run(job.stream, unsettled(), workers=plan.workers):
         if isinstance(result, Snapshot):
-            replace_bytes(out / result.name, result.content)
+            _save(out / result.name, result.content)
         elif result is None:
             progress.tick(None, ended=True)
         else:
@@ -125,6 +126,15 @@ def _label(
             journal.add(record)
             progress.tick(record, ended=False)
     return counts
+
+
+def _save(path: Path, content: bytes | None) -> None:
+    if content is not None:
+        replace_bytes(path, content)
+        return
+    path.unlink(missing_ok=True)
+    with suppress(OSError):  # other clips' snapshots are still there
+        path.parent.rmdir()
 
 
 def _now() -> str:

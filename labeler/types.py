@@ -106,9 +106,18 @@ class Annotation:
     """False for the runners-up that `--candidates all` adds."""
 
 
+WHOLE_CLIP = -1
+"""Frame number of the record that says how a clip ended."""
+
+
+def frame_name(key: str, frame: int) -> str:
+    """Where a clip's frame belongs, e.g. `walk/cat.mp4/00012.jpg`. The clip's whole key: names never collide."""
+    return f"{key}/{frame:05d}.jpg"
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One journal line: a picture, or one frame of a clip."""
+    """One journal line: a picture, one frame of a clip, or a clip as a whole (frame WHOLE_CLIP)."""
 
     key: str
     frame: int
@@ -131,7 +140,8 @@ class Snapshot:
 
     name: str
     """File name in the output folder."""
-    content: bytes
+    content: bytes | None
+    """None: the clip is at its end, the file can go."""
 
 
 class Runtime(Protocol):

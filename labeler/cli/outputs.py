@@ -75,7 +75,7 @@ def _lines(found: reports.Report) -> Iterator[str]:
     clips = found.kind == "videos"
     yield f"{found.kind}, sam2label {found.program}, bundle {found.bundle}"
     frames = " frames" if clips else ""
-    yield f"{_items(found)}: {found.items}, {found.done}{frames} done, {found.failures.total}{frames} failed"
+    yield f"{found.items} {_items(found)}: {found.done}{frames} done, {found.failures.total}{frames} failed"
     by_category = ", ".join(f"{name} {number}" for name, number in found.categories.items())
     yield f"{found.annotations} annotations" + (f": {by_category}" if by_category else "")
     if found.timing:

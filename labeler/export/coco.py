@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from labeler.errors import UsageError
 from labeler.journal import JournalReader
+from labeler.types import WHOLE_CLIP, frame_name
 
 
 def write(reader: JournalReader, stream: IO[str], *, categories: Mapping[str, int] | None = None) -> None:
@@ -44,18 +45,18 @@ def write(reader: JournalReader, stream: IO[str], *, categories: Mapping[str, in
     stream.write("}\n")
 
 
-def frame_name(key: str, frame: int) -> str:
-    """Where a clip's frame belongs, e.g. `walk/cat.mp4/00012.jpg`. The clip's whole key: names never collide."""
-    return f"{key}/{frame:05d}.jpg"
-
-
 def _category_names(reader: JournalReader) -> set[str]:
-    return {a["category"] for record in reader.records(status="done") for a in record["annotations"]}
+    return {annotation["category"] for record in _done(reader) for annotation in record["annotations"]}
+
+
+def _done(reader: JournalReader) -> Iterator[dict[str, Any]]:
+    """Pictures, or frames of clips."""
+    return (record for record in reader.records(status="done") if record["frame"] != WHOLE_CLIP)
 
 
 def _videos(reader: JournalReader) -> Iterator[dict[str, Any]]:
     seen: dict[str, dict[str, Any]] = {}
-    for record in reader.records(status="done"):
+    for record in _done(reader):
         if record["key"] not in seen:
             seen[record["key"]] = {"id": len(seen) + 1, "name": record["key"]} | _size(record)
     return iter(seen.values())
@@ -64,7 +65,7 @@ def _videos(reader: JournalReader) -> Iterator[dict[str, Any]]:
 def _images(reader: JournalReader) -> Iterator[dict[str, Any]]:
     clips = reader.header.kind == "videos"
     videos: dict[str, int] = {}
-    for number, record in enumerate(reader.records(status="done"), start=1):
+    for number, record in enumerate(_done(reader), start=1):
         image = {"id": number, "file_name": record["key"]} | _size(record)
         if clips:
             image["file_name"] = frame_name(record["key"], record["frame"])
@@ -78,7 +79,7 @@ def _images(reader: JournalReader) -> Iterator[dict[str, Any]]:
 
 def _annotations(reader: JournalReader, ids: Mapping[str, int], clips: bool) -> Iterator[dict[str, Any]]:
     number = 0
-    for image_id, record in enumerate(reader.records(status="done"), start=1):
+    for image_id, record in enumerate(_done(reader), start=1):
         for annotation in record["annotations"]:
             if annotation["area"] == 0 or (clips and not annotation["visible"]):
                 continue

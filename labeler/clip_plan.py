@@ -1,0 +1,113 @@
+"""Before the first frame is encoded: which clip gets which seeds, and everything that is wrong, all at once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from labeler import seeds as seed_files
+from labeler.bundle import Bundle
+from labeler.clips import ClipOptions, ClipTask, resolve
+from labeler.errors import SeedError, SourceError, UsageError
+from labeler.passes import by_place
+from labeler.seeds import SeedFile
+from labeler.segment import unservable
+from labeler.sources.clips import open_clip
+from labeler.sources.scan import find_clips
+from labeler.sources.span import frame_range
+from labeler.types import Item, Seed
+
+SIDECAR = ".seeds.json"
+SHARED = "seeds.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ClipPlan:
+    """The work, and what did not fit together."""
+
+    tasks: tuple[ClipTask, ...]
+    unmatched: tuple[tuple[str, str | None], ...]
+    """Entries of the seeds files that name no clip, with the nearest name that exists."""
+    unseeded: tuple[str, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    """Folders that could not be looked into, with the reason."""
+    seeds: SeedFile
+    """Where the seeds came from; of several files, the first one's path and a hash over all."""
+
+
+def plan_clips(root: Path, points: Path | None, out: Path, *, bundle: Bundle, options: ClipOptions) -> ClipPlan:
+    """Match clips below `root` with their seeds, and check every seed against its clip's size and frames.
+
+    `points`: one file for all; None: `seeds.json` in `root` and `<clip>.seeds.json` beside each clip. A clip that
+    cannot be read stays in the plan: it ends as a failed record. Raises SeedError with all faults, UsageError if
+    nothing can be labelled.
+    """
+    scan = find_clips(root)
+    seed_file = seed_files.load(points) if points is not None else _gather(root, scan.items)
+    match = seed_files.match(seed_file, [item.key for item in scan.items])
+    tasks = tuple(ClipTask(item, match.seeds[item.key], out) for item in scan.items if item.key in match.seeds)
+    if not tasks:
+        there = f"{len(scan.items)} clips below it, the first is {scan.items[0].key!r}" if scan.items else "no clips"
+        raise UsageError(
+            f"{root}: none of the {len(seed_file.entries)} entries of {seed_file.path} names a clip ({there})"
+        )
+    if faults := [fault for task in tasks for fault in _faults(task, bundle, options)]:
+        raise SeedError(faults)
+    return ClipPlan(tasks, match.unmatched, match.unseeded, scan.faults, seed_file)
+
+
+def sidecars(item: Item) -> Iterator[Path]:
+    """Where a clip's own seeds may lie: `cat.mp4.seeds.json` or `cat.seeds.json`."""
+    for name in dict.fromkeys((item.path.name, item.path.stem)):
+        path = item.path.with_name(name + SIDECAR)
+        if path.is_file():
+            yield path
+
+
+def _gather(root: Path, items: Iterable[Item]) -> SeedFile:
+    """All seeds files below `root` as one, with keys relative to `root`."""
+    shared = root / SHARED
+    found: dict[Path, str] = {shared: ""} if shared.is_file() else {}
+    for item in items:
+        folder = PurePosixPath(item.key).parent.as_posix()
+        found |= dict.fromkeys(sidecars(item), "" if folder == "." else f"{folder}/")
+    if not found:
+        raise UsageError(
+            f"{root}: has neither {SHARED} nor <clip>{SIDECAR} beside a clip; name a seeds file with --points"
+        )
+    entries: dict[str, tuple[Seed, ...]] = {}
+    digest, faults = hashlib.sha256(), list[str]()
+    for path, prefix in found.items():
+        try:
+            loaded = seed_files.load(path)
+        except SeedError as error:
+            faults += error.faults
+            continue
+        digest.update(loaded.sha256.encode())
+        for key, seeds in loaded.entries.items():
+            if prefix + key in entries:
+                faults.append(f"{path}: {key!r}: has seeds in another file too; put them into one")
+            entries[prefix + key] = seeds
+    if faults:
+        raise SeedError(faults)
+    first = next(iter(found))
+    return SeedFile(first, entries, loaded.sha256 if len(found) == 1 else digest.hexdigest())
+
+
+def _faults(task: ClipTask, bundle: Bundle, options: ClipOptions) -> Iterator[str]:
+    place = repr(task.item.key)
+    tokens = bundle.graphs["decode"].input("sparse").shape[0]
+    yield from (f"{place}: {fault}" for seed in task.seeds if (fault := unservable(seed, tokens)))
+    try:
+        with open_clip(task.item.path, exif=options.exif, max_pixels=options.max_pixels) as source:
+            index = source.index
+        indices = frame_range(index.times_s, start=options.start, end=options.end, stride=options.stride)
+    except SourceError:
+        return  # told by the clip's record
+    yield from seed_files.check_inside(task.seeds, height=index.height, width=index.width, where=place)
+    try:
+        by_place(resolve(task.seeds, index, indices))
+    except SeedError as error:
+        yield from (f"{place}: {fault}" for fault in error.faults)
