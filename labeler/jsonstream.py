@@ -66,8 +66,8 @@ class _Text:
                     continue
                 self._place = getattr(error, "pos", self._place)
                 raise self.fault(str(getattr(error, "msg", error))) from None
-            # A number that ends with the window may go on after it.
-            if end < len(self._window) or not self._grow():
+            # A number near the window's end may go on after it: of 1e+5 the first three characters give 1.
+            if len(self._window) - end > 2 or not self._grow():
                 self._place = end
                 return value
 
@@ -99,9 +99,9 @@ class _Text:
                 return
 
     def _grow(self) -> bool:
-        """Drop what was read and at least double the rest; False at the end of the stream."""
-        self._line += self._window.count("\n", 0, self._place)
-        rest = self._window[self._place :]
-        more = self._stream.read(max(CHUNK, len(rest)))
-        self._window, self._place = rest + more, 0
+        """Drop what was read and at least double the rest; False, and nothing changed, at the end of the stream."""
+        more = self._stream.read(max(CHUNK, len(self._window) - self._place))
+        if more:
+            self._line += self._window.count("\n", 0, self._place)
+            self._window, self._place = self._window[self._place :] + more, 0
         return bool(more)

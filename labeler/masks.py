@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from labeler import runlengths
 from labeler.types import Array, Mask
 
 STRIP_PIXELS = 1 << 20
@@ -133,14 +134,4 @@ def _from_edges(edges: NDArray[np.int64], height: int, width: int) -> EncodedMas
         counts = counts[:-1]
     compressed = coco_mask.frPyObjects({"size": [height, width], "counts": counts.tolist()}, height, width)
     rle = {"size": [height, width], "counts": str(compressed["counts"], "ascii")}
-    return EncodedMask(rle, int((ends - starts).sum()), _bbox(starts, ends, height))
-
-
-def _bbox(starts: NDArray[np.int64], ends: NDArray[np.int64], height: int) -> tuple[float, float, float, float]:
-    if not len(starts):
-        return 0.0, 0.0, 0.0, 0.0
-    left, right = int(starts[0] // height), int((ends[-1] - 1) // height)
-    crosses = bool(np.any(starts // height != (ends - 1) // height))
-    top = 0 if crosses else int((starts % height).min())
-    bottom = height - 1 if crosses else int(((ends - 1) % height).max())
-    return float(left), float(top), float(right - left + 1), float(bottom - top + 1)
+    return EncodedMask(rle, int((ends - starts).sum()), runlengths.span_box(starts, ends, height=height))

@@ -22,6 +22,7 @@ from labeler.journal import JournalReader
 from labeler.outputs import FAILURES, RUN
 from labeler.suspicion import suspicions
 from labeler.toplists import Entry, First, Listed, Most
+from labeler.types import WHOLE_CLIP
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,16 @@ class Report:
     items: int
     """Pictures or clips."""
     done: int
-    """Records: pictures or frames."""
+    """Of them, those labelled to their end."""
+    frames: int | None
+    """Labelled frames of clips; None for pictures."""
     annotations: int
     """As many as annotations.json has."""
     categories: Mapping[str, int]
     """Annotations by category."""
     failures: Listed
+    unfinished: Listed
+    """Clips that the last run had begun and not ended."""
     notes: Listed
     empty_masks: Listed
     absent: Listed
@@ -89,12 +94,11 @@ class _Tally:
     def __init__(self, *, clips: bool, show: int) -> None:
         self.clips = clips
         self.show = show
-        self.items = self.done = self.annotations = 0
+        self.items = self.done = self.frames = self.annotations = 0
         self.key: str | None = None
         self.categories: Counter[str] = Counter()
-        self.failures, self.notes, self.empty, self.absent, self.astray, self.suspicious = (
-            First(show) for _ in range(6)
-        )
+        self.failures, self.unfinished, self.notes = (First(show) for _ in range(3))
+        self.empty, self.absent, self.astray, self.suspicious = (First(show) for _ in range(4))
         self.unsure, self.unstable, self.slowest = (Most(show) for _ in range(3))
         self.seconds = array("d")
 
@@ -106,22 +110,30 @@ class _Tally:
                 yield record
 
     def _take(self, record: Entry) -> None:
+        whole = not self.clips or record["frame"] == WHOLE_CLIP
         if record["key"] != self.key:
             self.items, self.key = self.items + 1, record["key"]
-        place = _place(record)
+            if not whole:  # a clip's own record comes before those of its frames
+                self.unfinished.add({"key": record["key"]})
         for note in record["notes"]:
-            self.notes.add(place | {"note": note})
+            self.notes.add(self._place(record) | {"note": note})
         if record["status"] == "failed":
-            self.failures.add(place | {"error": record["error"]})
+            self.failures.add(self._place(record) | {"error": record["error"]})
             return
-        self.done += 1
+        self.done += whole
+        if not (self.clips and whole):
+            self._measure(record)
+
+    def _measure(self, record: Entry) -> None:
+        """A picture or a frame."""
+        self.frames += 1
         self.seconds.append(record["seconds"])
-        self.slowest.add(record["seconds"], place | {"seconds": record["seconds"]})
+        self.slowest.add(record["seconds"], self._place(record) | {"seconds": record["seconds"]})
         for annotation in record["annotations"]:
             self._annotation(record, annotation)
 
     def _annotation(self, record: Entry, annotation: Entry) -> None:
-        place = _place(record) | {"object_id": annotation["object_id"]}
+        place = self._place(record) | {"object_id": annotation["object_id"]}
         absent, empty = not annotation["visible"], annotation["area"] == 0
         if not (empty or (self.clips and absent)):
             self.annotations += 1
@@ -142,6 +154,10 @@ class _Tally:
         for point in points_astray(annotation, height=record["height"], width=record["width"]):
             self.astray.add(place | {"point": point})
 
+    def _place(self, record: Entry) -> dict[str, Any]:
+        frame = {"frame": record["frame"]} if self.clips and record["frame"] != WHOLE_CLIP else {}
+        return {"key": record["key"]} | frame
+
     def report(self, reader: JournalReader, manifest: Entry | None) -> Report:
         known = manifest or {}
         bundle = known.get("bundle", {})
@@ -152,9 +168,11 @@ class _Tally:
             bundle=f"{bundle['name']} {bundle['version']}" if bundle else reader.header.bundle,
             items=self.items,
             done=self.done,
+            frames=self.frames if self.clips else None,
             annotations=self.annotations,
             categories=dict(sorted(self.categories.items())),
             failures=self.failures.listed(),
+            unfinished=self.unfinished.listed(),
             notes=self.notes.listed(),
             empty_masks=self.empty.listed(),
             absent=self.absent.listed(),
@@ -192,20 +210,16 @@ def _pixel(place: float, side: int) -> int:
     return min(int(place + 0.5), side - 1)
 
 
-def _place(record: Entry) -> dict[str, Any]:
-    return {"key": record["key"], "frame": record["frame"]}
-
-
 def _failures_without_record(folder: Path, reader: JournalReader) -> Iterator[Entry]:
     """What could not even become an item, such as a folder that could not be looked into."""
-    path = folder / FAILURES
+    path, known = folder / FAILURES, {key for key, _ in reader.places}
     if not path.exists():
         return
     with path.open(encoding="utf-8") as stream:
         for line in stream:
             failure = _json(line, path)
-            if (failure["key"], failure["frame"]) not in reader.places:
-                yield failure
+            if failure["key"] not in known:
+                yield {"key": failure["key"], "error": failure["error"]}
 
 
 def _manifest(path: Path) -> Entry | None:

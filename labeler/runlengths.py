@@ -62,7 +62,7 @@ def _numbers(text: str) -> Runs:
     if ((codes < 0) | (codes > 63)).any():
         raise ValueError(f"character {int(np.argmax((codes < 0) | (codes > 63)))} does not belong there")
     closing = np.flatnonzero((codes & 0x20) == 0)
-    if not len(codes) or closing[-1:] != len(codes) - 1:
+    if not len(closing) or closing[-1] != len(codes) - 1:
         raise ValueError("it is empty or cut short")
     opening = np.concatenate([[0], closing[:-1] + 1])
     groups = closing - opening + 1

@@ -44,16 +44,16 @@ def check(path: Path) -> Faults:
     """
     known = _Known()
     try:
-        yield from _references(path, known)
-        yield from _annotations(path, known)
+        yield from _referred(path, known)
+        yield from _referring(path, known)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
     except ValueError as error:  # of the JSON itself: what comes after cannot be known
         yield f"is not JSON: {error}"
 
 
-def _references(path: Path, known: _Known) -> Faults:
-    """Everything but the annotations."""
+def _referred(path: Path, known: _Known) -> Faults:
+    """What annotations refer to, and everything else about the document."""
     seen: set[str] = set()
     for name, index, value in _members(path):
         if index is None:
@@ -67,10 +67,14 @@ def _references(path: Path, known: _Known) -> Faults:
     yield from (f"{name}: is missing" for name in LISTS if name not in seen)
 
 
-def _annotations(path: Path, known: _Known) -> Faults:
+def _referring(path: Path, known: _Known) -> Faults:
+    """The annotations, and which videos images refer to."""
     for name, index, value in _members(path):
         if name == "annotations" and index is not None:
             yield from _entry(name, index, value, known, _annotation)
+        elif name == "images" and isinstance(value, dict) and "video_id" in value:
+            videos = _refers(value, "video_id", known.ids.get("videos", ()), "videos")
+            yield from (f"images[{index}]: {fault}" for fault in videos)
 
 
 def _members(path: Path) -> Iterator[tuple[str, int | None, Any]]:

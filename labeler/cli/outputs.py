@@ -74,8 +74,8 @@ def _need_journal(out: Path) -> None:
 def _lines(found: reports.Report) -> Iterator[str]:
     clips = found.kind == "videos"
     yield f"{found.kind}, sam2label {found.program}, bundle {found.bundle}"
-    frames = " frames" if clips else ""
-    yield f"{found.items} {_items(found)}: {found.done}{frames} done, {found.failures.total}{frames} failed"
+    frames = f"; {found.frames} frames" if clips else ""
+    yield f"{found.items} {_items(found)}: {found.done} done, {found.failures.total} failed{frames}"
     by_category = ", ".join(f"{name} {number}" for name, number in found.categories.items())
     yield f"{found.annotations} annotations" + (f": {by_category}" if by_category else "")
     if found.timing:
@@ -84,19 +84,21 @@ def _lines(found: reports.Report) -> Iterator[str]:
             f"seconds per {'frame' if clips else 'picture'}: mean {timing.mean:.3f}, median {timing.median:.3f}, "
             f"p95 {timing.p95:.3f}; {timing.total:.1f} in all"
         )
-        yield from _worst("slowest", timing.slowest, frames=clips)
+        yield from _worst("slowest", timing.slowest)
     if found.unseeded is None:
         yield "no run.json: no run has ended yet"
     else:
         yield f"{_items(found)} without seeds: {found.unseeded}"
     for title, listed in _lists(found):
-        yield from _listed(title, listed, frames=clips)
-    yield from _worst("lowest predicted IoU", found.lowest_predicted_iou, frames=clips)
-    yield from _worst("lowest stability", found.lowest_stability, frames=clips)
+        yield from _listed(title, listed)
+    yield from _worst("lowest predicted IoU", found.lowest_predicted_iou)
+    yield from _worst("lowest stability", found.lowest_stability)
 
 
 def _lists(found: reports.Report) -> Iterator[tuple[str, Listed]]:
     yield "failed", found.failures
+    if found.kind == "videos":
+        yield "clips not at their end yet", found.unfinished
     yield "notes", found.notes
     yield "entries of the seeds file without an input", found.unmatched
     yield "empty masks", found.empty_masks
@@ -110,21 +112,21 @@ def _items(found: reports.Report) -> str:
     return "clips" if found.kind == "videos" else "pictures"
 
 
-def _listed(title: str, listed: Listed, *, frames: bool) -> Iterator[str]:
+def _listed(title: str, listed: Listed) -> Iterator[str]:
     yield f"{title}: {listed.total}"
-    yield from (_member(member, frames=frames) for member in listed.shown)
+    yield from map(_member, listed.shown)
     if 0 < len(listed.shown) < listed.total:
         yield f"  ... and {listed.total - len(listed.shown)} more (--show N)"
 
 
-def _worst(title: str, members: Sequence[Mapping[str, Any]], *, frames: bool) -> Iterator[str]:
+def _worst(title: str, members: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if members:
         yield f"{title}:"
-        yield from (_member(member, frames=frames) for member in members)
+        yield from map(_member, members)
 
 
-def _member(member: Mapping[str, Any], *, frames: bool) -> str:
-    return "  " + ", ".join(_value(name, value) for name, value in member.items() if frames or name != "frame")
+def _member(member: Mapping[str, Any]) -> str:
+    return "  " + ", ".join(_value(name, value) for name, value in member.items())
 
 
 def _value(name: str, value: Any) -> str:
