@@ -19,7 +19,7 @@ from labeler import bundle, flatbuffer
 from labeler.bundle import ConstantSpec, Part
 from labeler.errors import BundleError
 
-PUBLISHED = Path(bundle.__file__).parent / "published"
+PUBLISHED = Path(flatbuffer.__file__).parent / "published"
 
 
 def document(mini_dir: Path) -> dict[str, Any]:
