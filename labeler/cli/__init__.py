@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from labeler import __version__
-from labeler.cli import doctor, label, models, outputs
+from labeler.cli import convert, doctor, label, models, outputs
 from labeler.cli.errors import InterruptError, explained
 
 
@@ -57,6 +57,8 @@ app.command("export")(outputs.export)
 app.command("report")(outputs.report)
 app.command("validate")(outputs.validate)
 app.command("doctor")(doctor.doctor)
+app.command("convert")(convert.convert)
+app.command("verify-export")(convert.verify_export)
 app.add_typer(models.app, name="models")
 
 
