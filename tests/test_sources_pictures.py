@@ -19,8 +19,9 @@ from permissions import as_nobody
 from PIL import Image, ImageFile, ImageOps, PngImagePlugin
 
 from labeler.errors import SourceError
+from labeler.sources.animation import is_animated
 from labeler.sources.formats import PICTURE_EXTENSIONS, PICTURE_FORMATS
-from labeler.sources.pictures import MAX_PIXELS, Picture, PictureInfo, is_animated, picture_size, read_picture
+from labeler.sources.pictures import MAX_PIXELS, Picture, PictureInfo, picture_size, read_picture
 
 CORPUS = Path(__file__).parents[2] / "shared" / "corpus" / "images"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((CORPUS / "expected.json").read_text())

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from labeler.errors import UsageError
-from labeler.sources.formats import is_picture_name
+from labeler.errors import SourceError, UsageError
+from labeler.sources.formats import ANIMATED_EXTENSIONS, is_picture_name, is_video_name
 from labeler.types import Item
 
 
@@ -87,20 +87,60 @@ def find_pictures(root: Path) -> Scan:
 
     Raises UsageError where `root` is missing or cannot be read.
     """
-    return scan(root, lambda folder: [name for name in folder.files if is_picture_name(name)])
-
-
-def scan(root: Path, choose: Callable[[Folder], list[str]]) -> Scan:
-    """Items are the names that `choose` takes from each folder."""
     check_root(root)
     if not root.is_dir():
         return Scan((Item(root.name, root),))
-    walk, items, others = Walk(root), [], Counter[str]()
+    walk, items, others = Walk(root), list[Item](), Counter[str]()
     for folder in walk.folders():
-        chosen = set(choose(folder))
-        items += [folder.item(name) for name in folder.files if name in chosen]
-        others.update(PurePosixPath(name).suffix.lower() for name in folder.files if name not in chosen)
-    return Scan(in_order(items), tuple(walk.faults), tuple(sorted(others.items())))
+        items += [folder.item(name) for name in folder.files if is_picture_name(name)]
+        others.update(PurePosixPath(name).suffix.lower() for name in folder.files if not is_picture_name(name))
+    return Scan(_in_order(items), tuple(walk.faults), tuple(sorted(others.items())))
+
+
+def find_clips(root: Path) -> Scan:
+    """Clips below `root`: video files (`formats.VIDEO_FORMATS`), animated pictures, and folders of frames.
+
+    A folder is one clip, with the folder's path for key, where it holds still pictures, no video or animation, and no
+    clip anywhere below it; `root` itself may be one, under its own name. Raises UsageError as `find_pictures`.
+    """
+    check_root(root)
+    if not root.is_dir():
+        return Scan((Item(root.name, root),))
+    walk, items, others, parents = Walk(root), list[Item](), Counter[str](), set[str]()
+    for folder in reversed(list(walk.folders())):
+        found, used = _clips_in(folder, alone=folder.key not in parents)
+        if found or folder.key in parents:
+            parents.add(folder.key.rpartition("/")[0])
+        items += found
+        others.update(PurePosixPath(name).suffix.lower() for name in folder.files if name not in used)
+    return Scan(_in_order(items), tuple(walk.faults), tuple(sorted(others.items())))
+
+
+def frame_files(folder: Path) -> tuple[Path, ...]:
+    """The pictures of a folder of frames in natural order, hidden names left out. Raises SourceError."""
+    try:
+        names = [name.name for name in folder.iterdir() if not name.name.startswith(".")]
+    except OSError as error:
+        raise SourceError(error.strerror or str(error)) from error
+    return tuple(folder / name for name in sorted(names, key=natural_key) if is_picture_name(name))
+
+
+def _clips_in(folder: Folder, *, alone: bool) -> tuple[list[Item], set[str]]:
+    """The clips of one folder, and the file names that they and their seeds take up."""
+    seeds = {name for name in folder.files if name == "seeds.json" or name.endswith(".seeds.json")}
+    moving = [name for name in folder.files if is_video_name(name) or _is_animation(folder.path / name)]
+    stills = {name for name in folder.files if is_picture_name(name)}
+    if moving or not stills or not alone:
+        return [folder.item(name) for name in moving], seeds | set(moving)
+    return [Item(folder.key or folder.path.resolve().name, folder.path)], seeds | stills
+
+
+def _is_animation(path: Path) -> bool:
+    if path.suffix.lower() not in ANIMATED_EXTENSIONS:
+        return False
+    from labeler.sources.animation import is_animated
+
+    return is_animated(path)
 
 
 def check_root(root: Path) -> None:
@@ -116,8 +156,7 @@ def check_root(root: Path) -> None:
         raise UsageError(f"{printable(str(root))}: the name is not valid UTF-8: rename it")
 
 
-def in_order(items: list[Item]) -> tuple[Item, ...]:
-    """Items by the natural order of their keys."""
+def _in_order(items: list[Item]) -> tuple[Item, ...]:
     return tuple(sorted(items, key=lambda item: natural_key(item.key)))
 
 
