@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import Sam2VideoModel
 from transformers.models.sam2_video.modeling_sam2_video import get_1d_sine_pe
@@ -129,12 +129,14 @@ def test_positions_are_the_projected_sine_of_time() -> None:
     assert np.allclose(found[: 3 * SPLIT], expected.repeat(SPLIT, 0), atol=1e-6)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=20), st.sampled_from([4, 64, 256]))
 def test_sine_equals_the_reference(times: list[float], channels: int) -> None:
     expected = get_1d_sine_pe(torch.tensor(times), channels).numpy()
     assert np.allclose(sine(np.array(times), channels=channels), expected, atol=1e-6)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 60), unique=True, min_size=1, max_size=15),
     st.integers(0, 60),
