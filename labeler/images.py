@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.errors import LabelerError, SeedError, SourceError
 from labeler.model import ModelSpec
 from labeler.sam2 import Sam2
 from labeler.segment import Keep, segment
+from labeler.sources.arrays import array_picture
 from labeler.sources.digests import file_sha256
 from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.types import Annotation, Item, Record, Rgb, Seed
@@ -65,19 +64,17 @@ class ImageLabeler:
         """Label a picture file, or a uint8 RGB array [height, width, 3].
 
         A picture that cannot be read or labelled gives a record with status "failed" and the reason in `error`.
-        Raises BundleError if the model cannot be loaded, SeedError for seeds outside the picture.
+        Raises BundleError if the model cannot be loaded; for an array SeedError if seeds lie outside it, SourceError if
+        it is no RGB picture.
         """
         if isinstance(picture, str | Path):
             path = Path(picture)
             return self.label(ImageTask(Item(key or path.name, path), tuple(seeds)))
-        if faults := seed_files.check_inside(
-            seeds, height=picture.shape[0], width=picture.shape[1], where=key or "array"
-        ):
+        upright = array_picture(picture)
+        where = key or "array"
+        if faults := seed_files.check_inside(seeds, height=upright.height, width=upright.width, where=where):
             raise SeedError(faults)
-        upright = Picture(
-            Image.fromarray(picture), 1, height=picture.shape[0], width=picture.shape[1], exif_orientation=1
-        )
-        return self._finish(Record(key or "array", 0, "", "done"), seeds, lambda: upright)
+        return self._finish(Record(where, 0, "", "done"), seeds, lambda: upright)
 
     def label(self, task: ImageTask) -> Record:
         """Label one file. Whatever goes wrong with it is told in its record."""
