@@ -372,6 +372,10 @@ def test_a_file_that_changes_while_it_is_read(plain: Path, tmp_path: Path) -> No
 def test_what_is_no_video_has_its_reason(tmp_path: Path) -> None:
     render_tone(tmp_path / "sound.mp4")
     os.mkfifo(tmp_path / "pipe.mp4")
+    render(tmp_path / "unknown.mp4", frames=3)
+    known = (tmp_path / "unknown.mp4").read_bytes()
+    (tmp_path / "unknown.mp4").write_bytes(known.replace(b"avc1", b"zzz1"))
+    assert reason(tmp_path / "unknown.mp4") == "its video is in a format that this build of libav cannot decode"
     assert reason(tmp_path / "sound.mp4") == "it holds no video"
     assert reason(tmp_path / "pipe.mp4") == "is not a regular file"
     assert reason(tmp_path / "missing.mp4") == "No such file or directory"

@@ -109,6 +109,8 @@ def opened_video(path: Path) -> Iterator[Decoding]:
         best = container.streams.best("video")
         if not isinstance(best, VideoStream):
             raise SourceError("it holds no video")
+        if best.codec_context is None:
+            raise SourceError("its video is in a format that this build of libav cannot decode")
         best.codec_context.thread_count = 1
         yield Decoding(container, best, cut_short)
 
