@@ -36,7 +36,9 @@ class Ended:
 
 def images(root: Path, seeds: Path, out: Path, *options: str, workers: int | None = 1, **popen: Any) -> Ended:
     """`sam2label images` to its end. No library's words are on standard error, whatever happens."""
-    share = () if workers is None else ("--workers", str(workers))
+    share = [] if workers is None else ["--workers", str(workers)]
+    if workers and "--threads" not in options:
+        share += ["--threads", "1"]  # the machine may be busy with other tests
     return finished(start(root, seeds, out, *options, *share, **popen))
 
 
