@@ -22,11 +22,17 @@ ANNOTATIONS, FAILURES, RUN = "annotations.json", "failures.jsonl", "run.json"
 def write_annotations(folder: Path, journal: Journal, *, categories: Mapping[str, int] | None) -> Path | None:
     """Write annotations.json whole. A version that no run wrote (edited by hand) is moved aside and returned."""
     path = folder / ANNOTATIONS
-    moved = _set_aside(path) if path.exists() and _sha256(path) not in journal.outputs else None
-    announce = lambda written: journal.announce(ANNOTATIONS, _sha256(written))  # noqa: E731
+    moved: list[Path] = []
+
+    def announce(written: Path) -> None:
+        sha256 = _sha256(written)
+        if path.exists() and _sha256(path) not in {sha256, *journal.outputs}:
+            moved.append(_set_aside(path))
+        journal.announce(ANNOTATIONS, sha256)
+
     with JournalReader(folder / JOURNAL) as reader, replacing(path, before=announce) as stream:
         coco.write(reader, stream, categories=categories)
-    return moved
+    return moved[0] if moved else None
 
 
 def write_failures(folder: Path, keys: Collection[str], more: Iterable[Mapping[str, Any]]) -> int:

@@ -94,7 +94,8 @@ def test_a_newer_program_goes_on(tmp_path: Path) -> None:
 def test_one_writer(tmp_path: Path) -> None:
     holder = (
         "import sys, pathlib; from labeler.journal import *; "
-        f"j = Journal(pathlib.Path({str(tmp_path)!r}), Header('images', '0', 'b', {{}})); print('held', flush=True); sys.stdin.read()"
+        f"j = Journal(pathlib.Path({str(tmp_path)!r}), Header('images', '0', 'b', {{}})); "
+        "print('held', flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:

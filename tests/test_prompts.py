@@ -110,7 +110,9 @@ def test_choice_equals_the_reference() -> None:
         rng = np.random.default_rng(seed)
         masks = rng.standard_normal((4, 32, 32)).astype(np.float32) * (0.5 if seed % 2 else 8)
         iou = rng.random(4).astype(np.float32)
-        expected, _ = decoder._dynamic_multimask_via_stability(torch.tensor(masks)[None, None], torch.tensor(iou)[None, None])
+        expected, _ = decoder._dynamic_multimask_via_stability(
+            torch.tensor(masks)[None, None], torch.tensor(iou)[None, None]
+        )
         choice = prompts.choose(Candidates(masks, iou, None, None), ambiguous=False)
         assert np.array_equal(masks[choice.candidate], expected[0, 0, 0].numpy())
         picked.add(choice.candidate)
