@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from labeler.clip import label_video
     from labeler.images import ImageLabeler, ImageOptions
     from labeler.library import label_images
     from labeler.masks import decode as decode_mask
@@ -33,6 +34,7 @@ __all__ = [
     "decode_mask",
     "find_model",
     "label_images",
+    "label_video",
     "load_model",
 ]
 
@@ -47,6 +49,7 @@ _HOMES = {
     "decode_mask": "labeler.masks:decode",
     "find_model": "labeler.model:find_model",
     "label_images": "labeler.library:label_images",
+    "label_video": "labeler.clip:label_video",
     "load_model": "labeler.model:load_model",
 }
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from labeler.errors import SeedError
+from labeler.errors import SeedError, SourceError
 from labeler.passes import Direction, Pass, by_place, plan
 from labeler.sam2 import Sam2
+from labeler.seeds import check_inside
 from labeler.track import Tracked, Tracker, as_annotations
 from labeler.types import Annotation, Array, Features, Rgb, Seed
 
@@ -168,19 +169,26 @@ def label_video(
 ) -> Iterator[tuple[int, tuple[Annotation, ...]]]:
     """Annotations of every frame as it comes, by object id: a camera, a loader, any iterator of upright RGB frames.
 
-    Causal: a seed changes its own frame and those after it. Raises SeedError at the end for seeds on frames that
-    never came.
+    Causal: a seed changes its own frame and those after it. Frames that were given are not kept. Raises SeedError for
+    seeds outside the first frame's size, and at the end for seeds on frames that never came; SourceError for a frame
+    of another size.
     """
     tracker = Tracker(model, memory=memory)
     waiting = by_place(seeds)
     known: dict[int, Seed] = {}
+    size: tuple[int, int] | None = None
     for index, image in enumerate(frames):
+        height, width = image.shape[:2] if isinstance(image, np.ndarray) else (image.height, image.width)
+        if size is None and (faults := check_inside(seeds, height=height, width=width, where="seeds")):
+            raise SeedError(faults)
+        size = size or (height, width)
+        if size != (height, width):
+            raise SourceError(f"frame {index} is {width} x {height}, the first {size[1]} x {size[0]}")
         here = {object_id: waiting.pop((index, object_id)) for frame, object_id in list(waiting) if frame == index}
         known = dict(sorted((here | known).items()))
         if not known:
             yield index, ()
             continue
-        height, width = image.shape[:2] if isinstance(image, np.ndarray) else (image.height, image.width)
         features = model.encode(image)
         results = [
             tracker.click(here[object_id], features, height=height, width=width)

@@ -11,7 +11,7 @@ from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.clips import ClipOptions, ClipTask, resolve
 from labeler.errors import SeedError, SourceError, UsageError
-from labeler.passes import by_place
+from labeler.passes import by_place, plan
 from labeler.seeds import SeedFile
 from labeler.segment import unservable
 from labeler.sources.clips import open_clip
@@ -36,6 +36,11 @@ class ClipPlan:
     seeds: SeedFile
     """Where the seeds came from; of several files, the first one's path and a hash over all."""
 
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The clips that have seeds."""
+        return tuple(task.item for task in self.tasks)
+
 
 def plan_clips(root: Path, points: Path | None, out: Path, *, bundle: Bundle, options: ClipOptions) -> ClipPlan:
     """Match clips below `root` with their seeds, and check every seed against its clip's size and frames.
@@ -47,13 +52,15 @@ def plan_clips(root: Path, points: Path | None, out: Path, *, bundle: Bundle, op
     scan = find_clips(root)
     seed_file = seed_files.load(points) if points is not None else _gather(root, scan.items)
     match = seed_files.match(seed_file, [item.key for item in scan.items])
-    tasks = tuple(ClipTask(item, match.seeds[item.key], out) for item in scan.items if item.key in match.seeds)
-    if not tasks:
+    items = [item for item in scan.items if item.key in match.seeds]
+    if not items:
         there = f"{len(scan.items)} clips below it, the first is {scan.items[0].key!r}" if scan.items else "no clips"
         raise UsageError(
             f"{root}: none of the {len(seed_file.entries)} entries of {seed_file.path} names a clip ({there})"
         )
-    if faults := [fault for task in tasks for fault in _faults(task, bundle, options)]:
+    faults = list[str]()
+    tasks = tuple(_task(item, match.seeds[item.key], out, bundle, options, faults) for item in items)
+    if faults:
         raise SeedError(faults)
     return ClipPlan(tasks, match.unmatched, match.unseeded, scan.faults, seed_file)
 
@@ -96,18 +103,23 @@ def _gather(root: Path, items: Iterable[Item]) -> SeedFile:
     return SeedFile(first, entries, loaded.sha256 if len(found) == 1 else digest.hexdigest())
 
 
-def _faults(task: ClipTask, bundle: Bundle, options: ClipOptions) -> Iterator[str]:
-    place = repr(task.item.key)
+def _task(
+    item: Item, seeds: tuple[Seed, ...], out: Path, bundle: Bundle, options: ClipOptions, faults: list[str]
+) -> ClipTask:
+    """A clip's task. What is wrong with its seeds is added to `faults`; what is wrong with it, its record tells."""
     tokens = bundle.graphs["decode"].input("sparse").shape[0]
-    yield from (f"{place}: {fault}" for seed in task.seeds if (fault := unservable(seed, tokens)))
+    told = [fault for seed in seeds if (fault := unservable(seed, tokens))]
+    visits = 0
     try:
-        with open_clip(task.item.path, exif=options.exif, max_pixels=options.max_pixels) as source:
+        with open_clip(item.path, exif=options.exif, max_pixels=options.max_pixels) as source:
             index = source.index
         indices = frame_range(index.times_s, start=options.start, end=options.end, stride=options.stride)
-    except SourceError:
-        return  # told by the clip's record
-    yield from seed_files.check_inside(task.seeds, height=index.height, width=index.width, where=place)
-    try:
-        by_place(resolve(task.seeds, index, indices))
+        faults += seed_files.check_inside(seeds, height=index.height, width=index.width, where=repr(item.key))
+        places = by_place(resolve(seeds, index, indices))
+        visits = sum(len(walk.indices) for walk in plan(places, direction=options.direction, count=len(indices)))
     except SeedError as error:
-        yield from (f"{place}: {fault}" for fault in error.faults)
+        told += error.faults if index.problem is None else ()  # else the seeds' frames may be among the lost ones
+    except SourceError:
+        pass
+    faults += (f"{item.key!r}: {fault}" for fault in told)
+    return ClipTask(item, seeds, out, visits)

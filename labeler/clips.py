@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from labeler import snapshots
 from labeler.clip import Clip
-from labeler.clip import Snapshot as Standing
 from labeler.errors import OutputError, SeedError, SourceError
-from labeler.files import replace_bytes
 from labeler.images import UNREADABLE, fingerprint, reason
+from labeler.journal import Journal
 from labeler.model import ModelSpec
 from labeler.passes import Direction
 from labeler.sam2 import Sam2
@@ -27,13 +24,7 @@ from labeler.sources.digests import clip_sha256
 from labeler.sources.pictures import MAX_PIXELS, Exif
 from labeler.sources.span import Place, frame_at, frame_range
 from labeler.track import Tracked, as_annotations
-from labeler.types import WHOLE_CLIP, Item, Record, Rgb, Seed, Snapshot, frame_name
-
-if TYPE_CHECKING:
-    from PIL import Image
-
-SNAPSHOTS = ".snapshots"
-"""Folder in the output folder; a clip's snapshot is removed at the clip's end."""
+from labeler.types import WHOLE_CLIP, Item, Record, Rgb, Seed, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +40,7 @@ class ClipOptions:
     end: Place | None = None
     stride: int = 1
     frames_out: Path | None = None
+    """Folder for the frames that the labels speak of."""
     snapshot_every: int = 32
     """Frames between two snapshots: what a kill can cost."""
 
@@ -68,10 +60,12 @@ class ClipTask:
     item: Item
     seeds: tuple[Seed, ...]
     out: Path
+    visits: int = 0
+    """Frames of all its passes, for the progress bar."""
 
     @property
     def snapshot_name(self) -> str:
-        return f"{SNAPSHOTS}/{hashlib.sha256(self.item.key.encode()).hexdigest()[:32]}.npz"
+        return snapshots.name(self.item.key)
 
 
 class ClipLabeler:
@@ -118,20 +112,25 @@ class ClipLabeler:
         clip = Clip(
             sam2,
             frames,
-            resolve(task.seeds, source.index, frames.indices),
+            _seeds(task, source.index, frames.indices),
             direction=self.options.direction,
             memory=self.options.memory,
-            snapshot=_load(task.out / task.snapshot_name, whole.fingerprint),
+            snapshot=snapshots.load(task.out / task.snapshot_name, whole.fingerprint),
         )
         began = time.perf_counter()
         for number, (place, tracked) in enumerate(clip, start=1):
             index = frames.indices[place]
-            if self.options.frames_out is not None:
-                write_frame(self.options.frames_out / frame_name(task.item.key, index), frames.image)
             spent, began = time.perf_counter() - began, time.perf_counter()
-            yield _record(whole, index, source.index.times_s[index], tracked, spent)
+            record = _record(whole, index, source.index.times_s[index], tracked, spent)
+            yield record
             if number % self.options.snapshot_every == 0:
-                yield Snapshot(task.snapshot_name, _dump(clip.snapshot(), whole.fingerprint))
+                yield Snapshot(task.snapshot_name, snapshots.dump(clip.snapshot(), record))
+
+    def drop_stray_snapshot(self, task: ClipTask, journal: Journal) -> None:
+        """Remove a snapshot that cannot be gone on from: of other work, damaged, or ahead of the journal."""
+        path = task.out / task.snapshot_name
+        if path.exists():
+            snapshots.drop_stray(path, journal, task.item.key, self.fingerprint(task))
 
 
 class SelectedFrames:
@@ -142,8 +141,6 @@ class SelectedFrames:
         self.height, self.width = index.height, index.width
         self.indices = frame_range(index.times_s, start=options.start, end=options.end, stride=options.stride)
         self._source = source
-        self.image: Image.Image
-        """The frame that was read last."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -157,7 +154,6 @@ class SelectedFrames:
         for frame in self._source.frames(places[0], places[1] + 1, stride=stride, reverse=indices.step < 0):
             if frame.image is None:
                 raise SourceError(f"frame {frame.index}: {frame.error}")
-            self.image = frame.image
             yield np.asarray(frame.image)
 
 
@@ -182,19 +178,21 @@ def resolve(seeds: Sequence[Seed], index: ClipIndex, indices: range) -> list[See
     return found
 
 
+def _seeds(task: ClipTask, index: ClipIndex, indices: range) -> list[Seed]:
+    try:
+        return resolve(task.seeds, index, indices)
+    except SeedError as error:
+        if index.problem is None:
+            raise
+        raise SourceError(f"{index.problem}; {reason(error)}") from None
+
+
 def clip_identity(path: Path) -> str:
     """sha256 of a clip's bytes, or UNREADABLE."""
     try:
         return clip_sha256(path)
     except SourceError:
         return UNREADABLE
-
-
-def write_frame(path: Path, image: Image.Image) -> None:
-    """Write a frame as JPEG, whole or not at all. Raises OutputError."""
-    content = io.BytesIO()
-    image.save(content, "JPEG", quality=95, subsampling=0)
-    replace_bytes(path, content.getvalue())
 
 
 def _record(whole: Record, index: int, time_s: float | None, tracked: Sequence[Tracked], seconds: float) -> Record:
@@ -212,21 +210,3 @@ def _which(frame: int, index: ClipIndex, indices: range) -> str:
     if frame >= index.count:
         return f": the clip has {index.count} frames, numbered from 0"
     return f": --start, --end and --stride leave {indices[0]} to {indices[-1]} by {indices.step}; move the seed"
-
-
-def _dump(standing: Standing, work: str) -> bytes:
-    content = io.BytesIO()
-    state = json.dumps({"fingerprint": work, "state": dict(standing.state)})
-    np.savez(content, allow_pickle=False, state=np.array(state), **standing.arrays)
-    return content.getvalue()
-
-
-def _load(path: Path, work: str) -> Standing | None:
-    """The snapshot of this very work, or None."""
-    if not path.exists():
-        return None
-    with np.load(path, allow_pickle=False) as arrays:
-        document = json.loads(str(arrays["state"]))
-        if document["fingerprint"] != work:
-            return None
-        return Standing({name: arrays[name] for name in arrays.files if name != "state"}, document["state"])

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labeler import __version__, accelerator, runs, workers
+from labeler import __version__, accelerator, frames, runs, workers
 from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.clip_plan import ClipPlan, plan_clips
 from labeler.clips import ClipLabeler, ClipOptions, ClipTask, clip_identity
 from labeler.errors import UsageError
 from labeler.images import UNREADABLE, ImageLabeler, ImageOptions, ImageTask, picture_identity
-from labeler.journal import Header, Journal
+from labeler.journal import NAME as JOURNAL
+from labeler.journal import Header, Journal, JournalReader
 from labeler.model import ModelSpec, Task, roles
 from labeler.plan import ImagePlan, plan_images
 from labeler.provenance import provenance
@@ -81,6 +82,8 @@ def label_clips(
         runs.check_folders(root, options.frames_out)
     memory_layout(bundle, memory=options.memory)  # a bundle that cannot track is told before clips are read
     plan = plan_clips(root, seeds, out, bundle=bundle, options=options)
+    if options.frames_out is not None:
+        frames.check(options.frames_out, plan.items)
     machine = _Machine.share("videos", bundle, plan.tasks, run, device, progress)
     labeler = ClipLabeler(machine.spec, options)
     job = Job(
@@ -92,8 +95,19 @@ def label_clips(
         keys=frozenset(task.item.key for task in plan.tasks),
         failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
         provenance=machine.provenance(options.decisive(), plan, plan.seeds.path, plan.seeds.sha256),
+        steps=lambda task: task.visits,
+        prepare=labeler.drop_stray_snapshot,
+        afterwards=lambda: _write_frames(out, plan, options),
     )
     return _execute(job, out, plan, machine, run, progress)
+
+
+def _write_frames(out: Path, plan: ClipPlan, options: ClipOptions) -> Iterator[Mapping[str, Any]]:
+    if options.frames_out is not None:
+        with JournalReader(out / JOURNAL) as reader:
+            yield from frames.write(
+                options.frames_out, reader, plan.items, exif=options.exif, max_pixels=options.max_pixels
+            )
 
 
 @dataclass(frozen=True, slots=True)

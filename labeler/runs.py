@@ -25,11 +25,14 @@ class Progress(Protocol):
     def note(self, text: str) -> None:
         """One line worth reading."""
 
-    def start(self, *, total: int, plan: workers.Plan) -> None:
-        """`total` tasks are about to be looked at."""
+    def start(self, *, total: int, items: int, plan: workers.Plan) -> None:
+        """So many items are about to be looked at, in `total` steps."""
 
-    def tick(self, record: Record | None, *, ended: bool) -> None:
-        """A record was made (None: the task was done before). `ended`: it was its task's last."""
+    def tick(self, record: Record | None, *, ended: bool, steps: int) -> None:
+        """A record was made, or a task came to its end (None; without any record before, if it was done earlier).
+
+        `steps`: how much further the run is by it.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,14 @@ class RunOptions:
     retry_failed: bool = False
     restart: bool = False
     categories: Mapping[str, int] | None = None
+
+
+def _one_step(_: object) -> int:
+    return 1
+
+
+def _nothing(*_: object) -> tuple[Mapping[str, Any], ...]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +72,12 @@ class Job(Generic[Task]):
     """What could not even become a task."""
     provenance: Mapping[str, Any]
     """For run.json."""
+    steps: Callable[[Task], int] = _one_step
+    """How many records a task is expected to give, for the progress bar only."""
+    prepare: Callable[[Task, Journal], object] = _nothing
+    """Called before a task is begun or gone on with."""
+    afterwards: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
+    """What is left to do once the labels are written; gives what failed, in the form of `failures`."""
 
 
 def execute(job: Job[Task], out: Path, *, plan: workers.Plan, options: RunOptions, progress: Progress) -> Counter[str]:
@@ -74,7 +91,7 @@ def execute(job: Job[Task], out: Path, *, plan: workers.Plan, options: RunOption
         if moved := outputs.write_annotations(out, journal, categories=options.categories):
             progress.note(f"{out / outputs.ANNOTATIONS} had been edited: that version is now {moved.name}")
         counts.update(outputs.count(out, job.keys))
-        counts["failed"] = outputs.write_failures(out, job.keys, job.failures)
+        counts["failed"] = outputs.write_failures(out, job.keys, [*job.failures, *job.afterwards()])
         times = {"started": started, "finished": _now()}
         outputs.write_run(
             out, {**job.provenance, **times, "counts": dict(counts), "workers": plan.workers, "threads": plan.threads}
@@ -106,25 +123,29 @@ def _label(
     job: Job[Task], journal: Journal, out: Path, plan: workers.Plan, options: RunOptions, progress: Progress
 ) -> Counter[str]:
     counts = Counter(tasks=len(job.tasks), resumed=0)
-    progress.start(total=len(job.tasks), plan=plan)
+    left = {id(task): job.steps(task) for task in job.tasks}
+    progress.start(total=sum(left.values()), items=len(job.tasks), plan=plan)
 
     def unsettled() -> Iterator[Task]:
         for task in job.tasks:
             if job.settled(task, journal, options.retry_failed):
                 counts["resumed"] += 1
-                progress.tick(None, ended=True)
+                progress.tick(None, ended=True, steps=left.pop(id(task)))
             else:
+                job.prepare(task, journal)
                 yield task
 
     for task, result in workers.run(job.stream, unsettled(), workers=plan.workers):
         if isinstance(result, Snapshot):
             _save(out / result.name, result.content)
         elif result is None:
-            progress.tick(None, ended=True)
+            progress.tick(None, ended=True, steps=left.pop(id(task)))
         else:
             record = job.lost(task, result.reason) if isinstance(result, workers.Crash) else result
             journal.add(record)
-            progress.tick(record, ended=False)
+            steps = min(1, left[id(task)])
+            left[id(task)] -= steps
+            progress.tick(record, ended=False, steps=steps)
     return counts
 
 

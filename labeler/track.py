@@ -50,11 +50,14 @@ class Tracked:
 class Tracker:
     """The memory banks of some objects, and the steps that fill them. `memory`: slots of the largest memory graph.
 
-    Raises BundleError if the bundle cannot track, UsageError if it has no graph of `memory` slots.
+    Raises BundleError if the bundle cannot track, UsageError if it has no graph of `memory` slots or `model` was loaded
+    for pictures.
     """
 
     def __init__(self, model: Sam2, *, memory: int | None = None) -> None:
         bundle = model.runtime.bundle
+        if (model.encode_role, model.decode_role) != ("encode", "decode"):
+            raise UsageError('model: was loaded for pictures; load it with task="videos"')
         self._model = model
         self._layout = memory_layout(bundle, memory=memory)
         self._mask_height, self._mask_width = bundle.graphs["memorize"].input("mask").shape

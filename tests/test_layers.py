@@ -19,11 +19,11 @@ CODE = Path(labeler.__file__).parent
 ROWS = [
     "errors flatbuffer jsonstream preprocess runlengths suspicion toplists types",
     "agreement bundle files journal masks memory passes prompts seeds sources validate workers",
-    "annotate download export runtime sam2",
+    "annotate download export frames runtime sam2",
     "hub outputs segment",
     "report runs track",
     "accelerator clip",
-    "model",
+    "model snapshots",
     "images provenance",
     "clips plan",
     "clip_plan library",

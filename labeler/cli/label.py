@@ -55,7 +55,7 @@ def images(
 ) -> None:
     """Label pictures: a mask for every object of the seeds file. Running the same command again resumes."""
     out = out or default_out(path)
-    with progress("pictures") as bar:
+    with progress("pictures", step="pictures") as bar:
         counts = pipeline.label_pictures(
             path,
             points,
@@ -112,7 +112,7 @@ def videos(
         stride=stride,
         frames_out=frames_out,
     )
-    with progress("clips") as bar:
+    with progress("clips", step="frames") as bar:
         counts = pipeline.label_clips(
             path,
             points,
@@ -141,9 +141,9 @@ def find_bundle(model: str | None, models_dir: Path | None) -> Bundle:
 
 
 @contextmanager
-def progress(unit: str) -> Iterator[Bar]:
+def progress(unit: str, *, step: str) -> Iterator[Bar]:
     """A bar that is closed before anything else is said."""
-    bar = Bar(unit)
+    bar = Bar(unit, step=step)
     try:
         yield bar
     finally:

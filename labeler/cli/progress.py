@@ -18,11 +18,12 @@ EVERY_SECONDS = 60.0
 class Bar:
     """Rate, time left, failures. Failures are told one by one, as they come."""
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
+    def __init__(self, unit: str, *, step: str) -> None:
+        """`unit`: what the inputs are called. `step`: what the bar counts: the inputs too, or frames of clips."""
+        self._unit, self._step = unit, step
         self._failed = 0
         self._bar: tqdm[NoReturn] | None = None
-        self._total = self._ended = self._resumed = 0
+        self._total = self._gone = self._earlier = 0
         self._told = self._started = time.monotonic()
 
     def note(self, text: str) -> None:
@@ -30,20 +31,20 @@ class Bar:
             self._bar.clear()
         say(text)
 
-    def start(self, *, total: int, plan: Plan) -> None:
-        self.note(f"{total} {self._unit}, workers: {plan.workers}, threads each: {plan.threads}")
+    def start(self, *, total: int, items: int, plan: Plan) -> None:
+        self.note(f"{items} {self._unit}, workers: {plan.workers}, threads each: {plan.threads}")
         self._total, self._started = total, time.monotonic()
         if sys.stderr.isatty():
-            self._bar = tqdm(total=total, unit=f" {self._unit}", dynamic_ncols=True, smoothing=0.05)
+            self._bar = tqdm(total=total, unit=f" {self._step}", dynamic_ncols=True, smoothing=0.05)
 
-    def tick(self, record: Record | None, *, ended: bool) -> None:
+    def tick(self, record: Record | None, *, ended: bool, steps: int) -> None:
         if record is not None and record.status == "failed":
             self._failed += 1
             self.note(f"failed: {record.key}: {record.error}")
-        self._ended += ended
-        self._resumed += record is None and ended
+        self._gone += steps
+        self._earlier += steps if ended else 0  # not made now: done before, or given up
         if self._bar is not None:
-            self._bar.update(int(ended))
+            self._bar.update(steps)
             self._bar.set_postfix(failed=self._failed, refresh=False)
         elif time.monotonic() - self._told > EVERY_SECONDS:
             self._told = time.monotonic()
@@ -54,8 +55,6 @@ class Bar:
             self._bar.close()
 
     def _line(self) -> str:
-        rate = self._ended / (time.monotonic() - self._started)
-        left = (self._total - self._ended) / rate if rate else 0.0
-        return (
-            f"{self._ended}/{self._total} {self._unit}, {rate:.2f}/s, {left / 60:.0f} min left, {self._failed} failed"
-        )
+        rate = (self._gone - self._earlier) / (time.monotonic() - self._started)
+        left = (self._total - self._gone) / rate if rate else 0.0
+        return f"{self._gone}/{self._total} {self._step}, {rate:.2f}/s, {left / 60:.0f} min left, {self._failed} failed"

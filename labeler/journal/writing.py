@@ -78,6 +78,11 @@ class Journal:
             record: dict[str, Any] = json.loads(stream.readline())
         return record
 
+    def objects(self, key: str, frame: int, fingerprint: str) -> list[int]:
+        """Ids of the objects in the record of this very work."""
+        place = self.done(key, frame, fingerprint)
+        return [] if place is None else [annotation["object_id"] for annotation in self._read(place)["annotations"]]
+
     def announce(self, name: str, sha256: str) -> None:
         """Note that an output file with this hash is about to be put in place: it is ours and may be replaced."""
         if sha256 not in self.outputs:
