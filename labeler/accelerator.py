@@ -33,7 +33,8 @@ Wanted = Literal["cpu", "gpu", "auto"]
 
 PROBE_SECONDS = 180.0
 """A graph that takes longer to compile and run three times on the GPU counts as hanging."""
-_NO_GPU = re.compile(r"No adapters found|Failed to initialize WebGPU[^)]*")
+_NO_GPU = re.compile(r"No adapters found|Failed to initialize WebGPU environment")
+_NO_DRIVER = re.compile(r"Couldn't load [^:\n]*: [^:\n)]*")
 _TELLING = re.compile(r"^(?:E\d{4}[^\]]*\] |Warning: |ERROR: )(.*)", re.MULTILINE)
 _CHILD = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from labeler import accelerator; accelerator.child()"
 
@@ -105,7 +106,9 @@ def probe(bundle: Bundle, roles: Sequence[str], *, threads: int, timeout: float 
     first = min(roles, key=lambda role: (bundle.folder / bundle.graphs[role].file).stat().st_size)
     verdict = ask(first, None)
     if verdict.fault and (lacking := _NO_GPU.search(verdict.fault)):
-        return dict.fromkeys(roles, Verdict(f"there is no usable gpu: {lacking.group()}{verdict.told}"))
+        driver = _NO_DRIVER.search(verdict.fault + verdict.told)
+        why = "; ".join(found.group() for found in (lacking, driver) if found)
+        return dict.fromkeys(roles, Verdict(f"there is no usable gpu: {why}"))
     with tempfile.TemporaryDirectory(prefix="sam2label-") as folder:
         return _compare_all(bundle, roles, Path(folder), ask, threads=threads)
 

@@ -182,9 +182,10 @@ def _environment() -> Any:
 
 def _lead_stderr_away() -> None:
     """Nobody shall hear what C++ destructors say at exit; sys.stderr goes on with a copy of the descriptor."""
-    if sys.stderr is None or sys.stderr is not sys.__stderr__:
+    stream = sys.__stderr__
+    if stream is None or sys.stderr is not stream:
         return
-    sys.stderr.flush()
+    stream.flush()
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1, errors="backslashreplace", closefd=False)
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
