@@ -24,9 +24,9 @@ def replacing(path: Path, *, before: Callable[[Path], None] = lambda _: None) ->
         os.fsync(stream.fileno())
 
 
-def replace_bytes(path: Path, content: bytes) -> None:
-    """Write a file whole, and the folders above it. Raises OutputError if it cannot be written."""
-    with _temporary(path) as temporary:
+def replace_bytes(path: Path, content: bytes, *, before: Callable[[Path], None] = lambda _: None) -> None:
+    """Write a file whole, and the folders above it; `before` as in `replacing`. Raises OutputError."""
+    with _temporary(path, before) as temporary:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(content)
 

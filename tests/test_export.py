@@ -60,7 +60,7 @@ def test_empty_and_failed_are_left_out_and_pictures_without_objects_stay(folder:
 
 
 def test_errors_say_what_to_do(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="yolo: is not a format; there are coco"):
+    with pytest.raises(UsageError, match="yolo: is not a format; there are coco, davis"):
         export.export(folder, "yolo")
     with pytest.raises(UsageError, match="holds no journal"):
         command("export", tmp_path, "--format", "coco")

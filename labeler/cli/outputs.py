@@ -21,12 +21,13 @@ from labeler.journal import NAME as JOURNAL
 from labeler.outputs import ANNOTATIONS
 from labeler.toplists import Listed
 
+FORMATS_HELP = ". ".join(f"{name}: {known.about}" for name, known in exports.FORMATS.items()) + "."
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="Output folder of a run.")]
 
 
 def export(
     out: Folder,
-    format_: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(exports.FORMATS)}.")],
+    format_: Annotated[str, typer.Option("--format", help=FORMATS_HELP)],
     target: Annotated[
         Path | None, typer.Option("--out", "-o", help="Where to write.  [default: the format's own name in OUT]")
     ] = None,
@@ -34,7 +35,8 @@ def export(
 ) -> None:
     """Write the labels in another format, from the journal alone. Replaces nothing that differs."""
     _need_journal(out)
-    typer.echo(exports.export(out, format_, target=target, categories=read_categories(categories)))
+    wanted = read_categories(categories)
+    typer.echo(exports.export(out, format_, target=target, categories=wanted, tell=lambda lost: say(f"note: {lost}")))
 
 
 def report(
