@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -176,7 +177,7 @@ class TorchRuntime:
         assert {part.name: part.shape for part in spec.inputs} == {name: part.shape for name, part in parts.items()}
         self.runs[graph] += 1
         tensors = {name: torch.from_numpy(np.asarray(part, np.float64)) for name, part in parts.items()}
-        with torch.inference_mode(), float64_throughout():
+        with torch.inference_mode(), throughout(torch.float64):
             outputs = getattr(self, "_" + graph.rstrip("0123456789"))(**tensors)
         return {part.name: outputs[part.name].reshape(part.shape).numpy() for part in spec.outputs}
 
@@ -251,9 +252,11 @@ class TorchSam2(Sam2):
         return Prompt(sparse_nc, np.asarray(used), ambiguous=len(points) == 1)
 
 
-def model_clicks(points: Sequence[Point], *, height: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+def model_clicks(
+    points: Sequence[Point], *, height: int, width: int, side: int = SIDE
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Coordinates [1, 1, n, 2] and labels [1, 1, n] as the reference's processor gives them."""
-    places = [[point.x * SIDE / width, point.y * SIDE / height] for point in points]
+    places = [[point.x * side / width, point.y * side / height] for point in points]
     labels = [int(point.positive) for point in points]
     return torch.tensor([[places]], dtype=torch.float64), torch.tensor([[labels]])
 
@@ -297,27 +300,28 @@ def disc_centres(t: int, count: int, *, height: int = SIDE, width: int = SIDE) -
     return [(width * way, height * 0.25), (width * (1 - way), height * 0.5), (width * 0.5, height * (0.9 - 0.5 * way))]
 
 
-class _Float64Torch:
-    """The torch module, with every narrower floating type replaced by float64."""
+class _PreciseTorch:
+    """The torch module, with its usual and its narrow floating type replaced by `dtype`."""
 
-    float = float32 = bfloat16 = torch.float64
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.float = self.float32 = self.bfloat16 = dtype
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch, name)
 
 
 @contextmanager
-def float64_throughout(*, bfloat16_memory: bool = False) -> Iterator[None]:
+def throughout(dtype: torch.dtype, *, bfloat16_memory: bool = False) -> Iterator[None]:
     """Switch off the reference's casts to float32 and, unless asked for, to bfloat16."""
-    precise = _Float64Torch()
+    precise = _PreciseTorch(dtype)
     if bfloat16_memory:
         precise.bfloat16 = torch.bfloat16
-    with patch.object(reference, "torch", precise), patch.object(torch.Tensor, "float", torch.Tensor.double):
+    with patch.object(reference, "torch", precise), patch.object(torch.Tensor, "float", lambda found: found.to(dtype)):
         yield
 
 
 class Reference:
-    """`Sam2VideoModel`'s own loop. Offline: all seeds are added and run first, then the clip is propagated."""
+    """`Sam2VideoModel`'s own loop in its weights' type. Offline: all seeds run first, then the clip is propagated."""
 
     def __init__(
         self, model: Sam2VideoModel, frames: Sequence[Array] | None = None, *, bfloat16_memory: bool = False
@@ -325,16 +329,16 @@ class Reference:
         """`frames`: encoder inputs [3, side, side]; None for a stream."""
         self._model = model
         self._bfloat16_memory = bfloat16_memory
-        video = None if frames is None else torch.from_numpy(np.stack(frames).astype(np.float64))
+        video = None if frames is None else torch.from_numpy(np.stack(frames)).to(model.dtype)
         side = model.image_size
         self.session = reference.Sam2VideoInferenceSession(
-            video=video, video_height=side, video_width=side, dtype=torch.float64
+            video=video, video_height=side, video_width=side, dtype=model.dtype
         )
 
     def add(self, seeds: Sequence[Seed], *, height: int, width: int) -> None:
         """Add clicks without running them."""
         for seed in seeds:
-            coordinates, labels = model_clicks(seed.points, height=height, width=width)
+            coordinates, labels = model_clicks(seed.points, height=height, width=width, side=self._model.image_size)
             index = self.session.obj_id_to_idx(seed.object_id)
             self.session.add_point_inputs(index, seed.frame, {"point_coords": coordinates, "point_labels": labels})
         self.session.obj_with_new_inputs = [seed.object_id for seed in seeds]
@@ -343,19 +347,24 @@ class Reference:
         """Add and run clicks, frame by frame."""
         for frame in sorted({seed.frame for seed in seeds}):
             self.add([seed for seed in seeds if seed.frame == frame], height=height, width=width)
-            with float64_throughout(bfloat16_memory=self._bfloat16_memory):
+            with self._precisely():
                 self._model(self.session, frame_idx=frame)
 
-    def propagate(self, *, start: int, reverse: bool = False) -> dict[int, dict[int, tuple[Array, float]]]:
-        """Per frame and object: low-resolution logits and object score."""
-        with float64_throughout(bfloat16_memory=self._bfloat16_memory):
+    def propagate(
+        self, *, start: int, reverse: bool = False, count: int | None = None
+    ) -> dict[int, dict[int, tuple[Array, float]]]:
+        """Per frame and object: low-resolution logits and object score. `count`: frames, if not all that are left."""
+        with self._precisely():
             walk = self._model.propagate_in_video_iterator(self.session, start_frame_idx=start, reverse=reverse)
-            return {out.frame_idx: _results(out) for out in walk}
+            return {out.frame_idx: _results(out) for out in islice(walk, count)}
 
     def next(self, frame: Array) -> dict[int, tuple[Array, float]]:
         """Streaming: the results of the next frame, after the clicks that were added to it."""
-        with float64_throughout(bfloat16_memory=self._bfloat16_memory):
-            return _results(self._model(self.session, frame=torch.from_numpy(frame.astype(np.float64))))
+        with self._precisely():
+            return _results(self._model(self.session, frame=torch.from_numpy(frame).to(self._model.dtype)))
+
+    def _precisely(self) -> AbstractContextManager[None]:
+        return throughout(self._model.dtype, bfloat16_memory=self._bfloat16_memory)
 
 
 def _results(out: reference.Sam2VideoSegmentationOutput) -> dict[int, tuple[Array, float]]:
