@@ -11,7 +11,7 @@ from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.clips import ClipOptions, ClipTask, resolve
 from labeler.errors import SeedError, SourceError, UsageError
-from labeler.passes import by_place, plan
+from labeler.passes import plan
 from labeler.seeds import SeedFile
 from labeler.segment import unservable
 from labeler.sources.clips import open_clip
@@ -115,10 +115,10 @@ def _task(
             index = source.index
         indices = frame_range(index.times_s, start=options.start, end=options.end, stride=options.stride)
         faults += seed_files.check_inside(seeds, height=index.height, width=index.width, where=repr(item.key))
-        places = by_place(resolve(seeds, index, indices))
+        found, lost = resolve(seeds, index, indices)
+        told += lost if index.problem is None else ()  # else the record tells: their frames may be among the lost ones
+        places = [(seed.frame, seed.object_id) for seed in found]
         visits = sum(len(walk.indices) for walk in plan(places, direction=options.direction, count=len(indices)))
-    except SeedError as error:
-        told += error.faults if index.problem is None else ()  # else the seeds' frames may be among the lost ones
     except SourceError:
         pass
     faults += (f"{item.key!r}: {fault}" for fault in told)

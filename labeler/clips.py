@@ -157,34 +157,34 @@ class SelectedFrames:
             yield np.asarray(frame.image)
 
 
-def resolve(seeds: Sequence[Seed], index: ClipIndex, indices: range) -> list[Seed]:
+def resolve(seeds: Sequence[Seed], index: ClipIndex, indices: range) -> tuple[list[Seed], list[str]]:
     """Seeds with times turned into frames, and frames into their numbers among `indices`.
 
-    Raises SeedError listing those that lie on a frame which is not read.
+    Also gives the faults: frames that are not read, and objects with two seeds on one.
     """
-    faults, found = [], []
+    faults, found = [], dict[tuple[int, int], Seed]()
     for seed in seeds:
         try:
             frame = seed.frame if seed.time_s is None else frame_at(index.times_s, seed.time_s)
         except (SeedError, SourceError) as error:
             faults.append(f"object {seed.object_id}: {error}")
             continue
-        if frame in indices:
-            found.append(replace(seed, frame=indices.index(frame), time_s=None))
-        else:
+        if frame not in indices:
             faults.append(f"object {seed.object_id}: frame {frame} is not read{_which(frame, index, indices)}")
-    if faults:
-        raise SeedError(faults)
-    return found
+        elif (frame, seed.object_id) in found:
+            faults.append(f"object {seed.object_id}: has two seeds on frame {frame}; put their points into one")
+        else:
+            found[frame, seed.object_id] = replace(seed, frame=indices.index(frame), time_s=None)
+    return list(found.values()), faults
 
 
 def _seeds(task: ClipTask, index: ClipIndex, indices: range) -> list[Seed]:
-    try:
-        return resolve(task.seeds, index, indices)
-    except SeedError as error:
-        if index.problem is None:
-            raise
-        raise SourceError(f"{index.problem}; {reason(error)}") from None
+    found, faults = resolve(task.seeds, index, indices)
+    if faults and index.problem is not None:
+        raise SourceError("; ".join([index.problem, *faults]))
+    if faults:
+        raise SeedError(faults)
+    return found
 
 
 def clip_identity(path: Path) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -44,9 +47,37 @@ def images(root: Path, seeds: Path, out: Path, *options: str, workers: int | Non
 
 def start(root: Path, seeds: Path, out: Path, *options: str, **popen: Any) -> subprocess.Popen[str]:
     """`sam2label images` in a process group of its own; standard error is a pipe, or a file given as `stderr`."""
-    arguments = ["images", str(root), "--points", str(seeds), "-o", str(out), *options]
+    return launch("images", root, "--points", seeds, "-o", out, *options, **popen)
+
+
+def videos(root: Path, out: Path, *options: str, workers: int = 1, **popen: Any) -> Ended:
+    """`sam2label videos` to its end, each graph on one thread."""
+    share = ("--workers", str(workers), "--threads", "1")
+    return finished(launch("videos", root, "-o", out, *options, *share, **popen), seconds=600)
+
+
+def launch(*arguments: object, **popen: Any) -> subprocess.Popen[str]:
+    """A command in a process group of its own; standard error is a pipe, or a file given as `stderr`."""
     settings = {"stderr": subprocess.PIPE, "start_new_session": True} | popen
-    return subprocess.Popen([*PROGRAM, *arguments], text=True, **settings)
+    return subprocess.Popen([*PROGRAM, *map(str, arguments)], text=True, **settings)
+
+
+def on_a_terminal(*arguments: object) -> str:
+    """What a person would see a command write on the terminal."""
+    terminal, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 100))
+    process = launch(*arguments, stderr=theirs, stdout=theirs, stdin=theirs)
+    os.close(theirs)
+    text = b""
+    try:
+        while part := os.read(terminal, 4096):
+            text += part
+    except OSError:  # that is how Linux says that the other end is closed
+        pass
+    finally:
+        os.close(terminal)
+    process.wait(timeout=60)
+    return text.decode()
 
 
 def finished(process: subprocess.Popen[str], *, seconds: float = 120) -> Ended:
@@ -83,6 +114,12 @@ def records(out: Path) -> list[dict[str, Any]]:
     path = out / "journal.jsonl"
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     return [document for line in lines if "key" in (document := json.loads(line))]
+
+
+def lines(out: Path) -> int:
+    """How many records a journal has."""
+    path = out / "journal.jsonl"
+    return path.read_bytes().count(b"\n") - 1 if path.exists() else 0
 
 
 def coco(out: Path) -> dict[str, Any]:

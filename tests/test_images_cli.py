@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import pty
 import re
 import shutil
 import subprocess
-import termios
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +17,7 @@ import command
 import numpy as np
 import psutil
 import pytest
-from command import album, coco, images, records, until, write_seeds
+from command import album, coco, images, on_a_terminal, records, until, write_seeds
 from permissions import bound_by_permissions
 from PIL import Image
 from pycocotools import mask as coco_mask
@@ -533,30 +531,12 @@ def test_away_from_a_terminal_there_are_a_few_plain_lines(labelled: tuple[Path, 
     assert where == f"labels: {out / 'annotations.json'}"
 
 
-def on_a_terminal(root: Path, seeds: Path, out: Path, *options: str) -> str:
-    """What a person would see written on the terminal."""
-    terminal, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 100))
-    process = command.start(root, seeds, out, *options, stderr=theirs, stdout=theirs, stdin=theirs)
-    os.close(theirs)
-    text = b""
-    try:
-        while part := os.read(terminal, 4096):
-            text += part
-    except OSError:  # that is how Linux says that the other end is closed
-        pass
-    finally:
-        os.close(terminal)
-    process.wait(timeout=60)
-    return text.decode()
-
-
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_on_a_terminal_there_is_one_bar(tmp_path: Path, workers: str) -> None:
     root = tmp_path / "pictures"
     seeds = album(root, [f"{number}.png" for number in range(6)])
     (root / "3.png").write_bytes(b"no picture")
-    text = on_a_terminal(root, seeds, tmp_path / "labels", "--workers", workers)
+    text = on_a_terminal("images", root, "--points", seeds, "-o", tmp_path / "labels", "--workers", workers)
     assert not re.search(r"INFO|WARNING|TensorFlow|XNNPACK|Traceback", text)
     shown = [line.rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").split("\n")]
     bars = [line for line in shown if "%|" in line]
