@@ -1,0 +1,120 @@
+"""The model as the graphs of the contract: one module for each, over parts of batch one."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from labeler.bundle import Part
+from labeler.convert.graphs import HI0, HI1, IMAGE, PIX, Graph
+from models.recipe import tokens
+from models.recipe.blocks import Conv, Residual
+from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
+from models.recipe.model import Model
+from models.recipe.options import SIDE
+
+MEMORY_SLOTS = (2, 7)
+
+
+class Encode(nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.encoder, self.shrink = model.encoder, 1024 // (SIDE * model.options.stride)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, ...]:
+        pix, hi0, hi1 = self.encoder(F.avg_pool2d(image, self.shrink))
+        return torch.cat([pix, pix[:, :READOUT_CHANNELS] * 0.0], 1), hi0, hi1
+
+
+class Decode(nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.decoder = model.decoder
+
+    def forward(
+        self, pix: Tensor, hi0: Tensor, hi1: Tensor, sparse: Tensor, no_memory: Tensor, token_mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        features, readout = pix[:, :IMAGE_CHANNELS], pix[:, IMAGE_CHANNELS:]
+        answer = self.decoder(self.decoder.maps(features, hi0, hi1), sparse, token_mask, no_memory, readout)
+        pointers = self.decoder.pointers(self.decoder.keys(features), answer.at128)
+        return answer.masks, answer.iou, pointers, answer.score
+
+
+class Memorize(nn.Module):
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.decoder, self.memory = model.decoder, model.memory
+
+    def forward(self, pix: Tensor, mask: Tensor, occluded: Tensor) -> tuple[Tensor, ...]:
+        features = pix[:, :IMAGE_CHANNELS]
+        # The host's -10 .. 10 as 0 .. 1.
+        inside = F.avg_pool2d(mask.reshape(1, 1, 1024, 1024), 1024 // SIDE) * 0.05 + 0.5
+        memory = self.memory.memorize(self.decoder.keys(features), features, inside, occluded)
+        return (memory.reshape(1, 64, 4096).transpose(1, 2),)
+
+
+class Recall(nn.Module):
+    def __init__(self, model: Model, slots: int) -> None:
+        super().__init__()
+        self.decoder, self.memory, self.slots = model.decoder, model.memory, slots
+
+    def forward(
+        self, pix: Tensor, memory: Tensor, temporal: Tensor, pointers: Tensor, _positions: Tensor, key_mask: Tensor
+    ) -> tuple[Tensor, ...]:
+        features = pix[:, :IMAGE_CHANNELS]
+        held = [memory[:, i].transpose(1, 2).reshape(1, 64, 64, 64) for i in range(self.slots)]
+        masks = [key_mask[:, i * 4096 : (i + 1) * 4096].reshape(1, 1, 64, 64) for i in range(self.slots)]
+        masked = [F.avg_pool2d(each, 2).reshape(1, 1024) for each in masks] + [key_mask[:, self.slots * 4096 :]]
+        readout = self.memory.readout(self.decoder.keys(features), held, temporal, pointers, torch.cat(masked, 1))
+        return (torch.cat([features, readout], 1),)
+
+
+def graphs(model: Model) -> tuple[Graph, ...]:
+    """All graphs of a bundle over a model whose batch norms were folded."""
+    count = model.options.prompt_tokens
+    asked = (Part("sparse", (count, 256)), Part("no_memory", (1,)), Part("token_mask", (count,)))
+    answered = (Part("masks", (4, 256, 256)), Part("iou", (4,)), Part("pointers", (4, 256)), Part("object_score", (1,)))
+    kept = (PIX, Part("mask", (1024, 1024)), Part("occluded", (1,)))
+    return (
+        Graph("encode", "sam2v_encode.tflite", Encode(model), IMAGE, (PIX, HI0, HI1)),
+        Graph("decode", "sam2v_decode.tflite", Decode(model), (PIX, HI0, HI1, *asked), answered),
+        Graph("memorize", "sam2v_memorize.tflite", Memorize(model), kept, (Part("memory", (4096, 64)),)),
+        *(_recall(model, slots) for slots in MEMORY_SLOTS),
+    )
+
+
+def _recall(model: Model, slots: int) -> Graph:
+    inputs = (
+        PIX,
+        Part("memory", (slots, 4096, 64)),
+        Part("temporal", (slots, 64)),
+        Part("pointers", (64, 64)),
+        Part("pointer_positions", (64, 64)),
+        Part("key_mask", (slots * 4096 + 64,)),
+    )
+    return Graph(f"memcond{slots}", f"sam2v_memcond{slots}.tflite", Recall(model, slots), inputs, (PIX,))
+
+
+def constants(model: Model) -> dict[str, dict[str, Tensor]]:
+    """What the host needs besides graphs; pointers have no place in time, so their projection is zero."""
+    kinds = {kind: tokens.embedding(kind) for kind in ("positive", "negative", "not_a_point")}
+    return {
+        "prompt": {"gaussian": tokens.gaussian()} | kinds,
+        "track_sparse": {"track_sparse": tokens.no_prompt(2)[0]},
+        "temporal": {"temporal": model.memory.temporal},
+        "no_object_pointer": {"no_object_pointer": torch.zeros(256)},
+        "pointer_time": {"weight": torch.zeros(64, 256), "bias": torch.zeros(64)},
+    }
+
+
+def folded(model: Model) -> Model:
+    """The model in evaluation mode, batch norms merged into the convolutions before them."""
+    model.eval()
+    for module in model.modules():
+        if isinstance(module, Conv):
+            module[0], module[1] = fuse_conv_bn_eval(module[0], module[1]), nn.Identity()
+        if isinstance(module, Residual):
+            module.second, module.norm = fuse_conv_bn_eval(module.second, module.norm), nn.Identity()
+    return model
