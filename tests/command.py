@@ -11,7 +11,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -56,10 +56,10 @@ def videos(root: Path, out: Path, *options: str, workers: int = 1, **popen: Any)
     return finished(launch("videos", root, "-o", out, *options, *share, **popen), seconds=600)
 
 
-def launch(*arguments: object, **popen: Any) -> subprocess.Popen[str]:
+def launch(*arguments: object, program: Sequence[str] = PROGRAM, **popen: Any) -> subprocess.Popen[str]:
     """A command in a process group of its own; standard error is a pipe, or a file given as `stderr`."""
     settings = {"stderr": subprocess.PIPE, "start_new_session": True} | popen
-    return subprocess.Popen([*PROGRAM, *map(str, arguments)], text=True, **settings)
+    return subprocess.Popen([*program, *map(str, arguments)], text=True, **settings)
 
 
 def on_a_terminal(*arguments: object) -> str:

@@ -323,8 +323,9 @@ def test_all_faults_of_all_clips_are_told_before_anything_is_labelled(tmp_path: 
     ]
     points = write_seeds(tmp_path / "s.json", document({"a.mp4": bad, "walk": [seed(shown, 1, time_s=0.1)]}))
     out = tmp_path / "labels"
+    options = ("--points", str(points), "--start", "2", "--end", "6", "--stride", "2")
     with pytest.raises(SeedError) as error:
-        videos(root, out, "--points", points, "--start", 2, "--end", 6, "--stride", 2)
+        videos(root, out, *options)
     which = r"--start, --end and --stride leave 2 to 4 by 2; move the seed"
     wanted = [
         rf"'a\.mp4': object 1: frame 3 is not read: {which}",
@@ -341,7 +342,7 @@ def test_all_faults_of_all_clips_are_told_before_anything_is_labelled(tmp_path: 
         assert sum(bool(re.match(pattern, fault)) for fault in error.value.faults) == 1, (pattern, error.value.faults)
     assert len(error.value.faults) == len(wanted)
     assert not out.exists()
-    ended = command.videos(root, out, "--points", str(points))
+    ended = command.videos(root, out, *options)
     assert ended.code == 2, "that is how it looks from outside"
     assert sum(line.startswith("error: ") for line in ended.lines) == len(wanted)
 
