@@ -52,13 +52,17 @@ def depth(mask: Mask) -> NDArray[np.float32]:
 
 def picture_sets(data: Path, *, pictures: int) -> dict[str, list[Case]]:
     """Every set by name; `pictures` of each drawn one. `data` is the folder of the training material."""
+    drawn = {COMPOSITES: _composites(data, pictures), NUCLEI: _nuclei(data, pictures)}
+    return drawn | shipped_sets(examples_count=max(2, pictures // 4))
+
+
+def shipped_sets(*, examples_count: int) -> dict[str, list[Case]]:
+    """The sets that need no training material."""
     photos = list(photographs())
     return {
-        COMPOSITES: _composites(data, pictures),
-        NUCLEI: _nuclei(data, pictures),
         PHOTOGRAPHS: [_case(*photo) for photo in photos if photo[0] != "coins.png"],
         COINS: [_case(*photo) for photo in photos if photo[0] == "coins.png"],
-        EXAMPLES: list(_examples(max(2, pictures // 4))),
+        EXAMPLES: list(_examples(examples_count)),
     }
 
 
