@@ -30,13 +30,14 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).resolve().parent.parent
 PUBLISHED = json.loads((REPOSITORY / "labeler" / "published" / "sam2.1-hiera-tiny.json").read_text())
 PUBLISHED_MB = {
-    "sam2_encoder.tflite": 80.1,
-    "sam2v_encode.tflite": 80.1,
-    "sam2v_memcond2.tflite": 25.6,
-    "sam2v_memcond7.tflite": 25.6,
-    "sam2v_decode.tflite": 17.8,
-    "sam2_decoder.tflite": 17.0,
+    "sam2_encoder.tflite": 80,
+    "sam2v_encode.tflite": 80,
+    "sam2v_memcond2.tflite": 26,
+    "sam2v_memcond7.tflite": 26,
+    "sam2v_decode.tflite": 18,
+    "sam2_decoder.tflite": 17,
 }
+"""As the publisher states them, rounded to whole MB."""
 PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
 CLICKS = ((0.45, 0.40), (0.70, 0.65))
 """Places to click, as parts of a picture's width and height."""
@@ -132,7 +133,8 @@ def test_the_default_is_the_published_contract(fp16: Export) -> None:
 
 def test_files_have_the_published_sizes_and_shapes(fp16: Export) -> None:
     for name, published in PUBLISHED_MB.items():
-        assert (fp16.folder / name).stat().st_size / 1e6 == pytest.approx(published, rel=0.03)
+        megabytes = (fp16.folder / name).stat().st_size / 1e6
+        assert 0.97 * (published - 0.5) < megabytes < 1.03 * (published + 0.5), name
     shapes = {name: read_facts(fp16.folder / name) for name in (*PUBLISHED_MB, "sam2v_memorize.tflite")}
     assert {name: (*facts.inputs, *facts.outputs) for name, facts in shapes.items()} == {
         "sam2_encoder.tflite": ((1, 3, 1024, 1024), (1, 4194304)),
