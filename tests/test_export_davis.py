@@ -95,7 +95,7 @@ def test_the_smaller_mask_lies_on_top_and_what_is_covered_is_told(tmp_path: Path
 
 
 def test_the_rule_is_in_the_help() -> None:
-    words = " ".join(command("export", "--help").stdout.replace("│", " ").split())
+    words = " ".join(command("export", "--help").stdout.split())
     assert "where masks overlap the smaller lies on top" in words
 
 

@@ -517,6 +517,11 @@ def test_the_bar_counts_frames(tmp_path: Path) -> None:
     assert "8/8" in again
 
 
+def test_the_help_says_where_seeds_are_looked_for() -> None:
+    words = " ".join(labels.command("videos", "--help").stdout.split())
+    assert "[default: seeds.json in PATH, <clip>.seeds.json beside a clip]" in words
+
+
 # Long runs
 
 

@@ -30,6 +30,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # which would swallow what stands in brackets
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 all done; 1 finished, some items failed; 2 bad usage, input or output folder; "
     "3 a bug; 130 interrupted, the journal is intact.",

@@ -14,7 +14,7 @@ from labeler.cli.errors import say
 from labeler.cli.options import ModelsDir
 from labeler.runtime import LiteRtRuntime
 
-app = typer.Typer(no_args_is_help=True, help="List, download, describe and check model bundles.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, download, describe and check model bundles.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME|DIR", help="A bundle's name or folder.")]
 
