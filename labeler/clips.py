@@ -12,7 +12,7 @@ import numpy as np
 
 from labeler import snapshots
 from labeler.clip import Clip
-from labeler.errors import OutputError, SeedError, SourceError
+from labeler.errors import SeedError, SourceError
 from labeler.images import UNREADABLE, fingerprint, reason
 from labeler.journal import Journal
 from labeler.model import ModelSpec
@@ -95,8 +95,6 @@ class ClipLabeler:
                 yield from self._frames(task, source, self._sam2, whole)
                 if index.problem is not None:
                     raise SourceError(index.problem)
-        except OutputError:
-            raise
         except Exception as error:  # noqa: BLE001  # one bad clip never stops a run; its record tells
             whole = replace(whole, status="failed", error=reason(error))
         yield replace(whole, seconds=round(time.perf_counter() - started, 4))
