@@ -531,7 +531,7 @@ def test_away_from_a_terminal_there_are_a_few_plain_lines(labelled: tuple[Path, 
     assert where == f"labels: {out / 'annotations.json'}"
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.slow), "2"])
 def test_on_a_terminal_there_is_one_bar(tmp_path: Path, workers: str) -> None:
     root = tmp_path / "pictures"
     seeds = album(root, [f"{number}.png" for number in range(6)])
@@ -610,16 +610,25 @@ def test_a_picture_of_a_hundred_megapixels_needs_little_more_than_itself(tmp_pat
 
     def peak(folder: Path, seeds: Path) -> int:
         process = command.start(folder, seeds, tmp_path / f"{folder.name}-labels", "--workers", "1")
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        marks = [0]
+        until(lambda: marks.append(_high_water(process.pid)) or process.poll() is not None, seconds=300)
         assert command.finished(process).code == 0
-        return usage.ru_maxrss * 1024
+        return max(marks)
 
     base = peak(small, tmp_path / "small-seeds.json")
     huge = peak(root, write_seeds(tmp_path / "huge.json", seeds))
     decoded = side * side * 4  # Pillow keeps RGB in 4 bytes
     print(f"small picture {base / 1e6:.0f} MB, huge {huge / 1e6:.0f} MB, decoded {decoded / 1e6:.0f} MB")  # noqa: T201
-    assert huge - base < decoded + 60e6
+    assert decoded < huge < base + decoded + 60e6
     (image,) = coco(tmp_path / "pictures-labels")["images"]
     assert (image["height"], image["width"]) == (side, side)
     assert all(each["area"] > 0 for each in coco(tmp_path / "pictures-labels")["annotations"])
+
+
+def _high_water(process: int) -> int:
+    """Most resident bytes so far of the program that a process runs (`ru_maxrss` would count its parent's as well)."""
+    try:
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    except OSError:
+        found = None
+    return int(found[1]) * 1024 if found else 0
