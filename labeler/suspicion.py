@@ -13,7 +13,8 @@ from typing import Any
 AREA_FACTOR = 2.0
 """An area that doubles or halves from one frame to the next is a jump."""
 PLACE_SHIFT = 0.75
-"""A box centre that moves by more than this part of the box's mean side is a jump."""
+"""A box centre that moves by more than this part of the box's mean side, before or after, is a jump. The smaller of
+the two counts: a mask that falls into two places has a large box."""
 LOW_IOU = 0.5
 SCORE_FALL = 0.25
 """A predicted IoU that falls by more than this from one frame to the next."""
@@ -60,7 +61,7 @@ def _jumps(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
         yield f"area x {factor:.2f}"
     (x0, y0, w0, h0), (x1, y1, w1, h1) = before["bbox"], now["bbox"]
     shift = ((x1 + w1 / 2 - x0 - w0 / 2) ** 2 + (y1 + h1 / 2 - y0 - h0 / 2) ** 2) ** 0.5
-    side = (w0 + h0 + w1 + h1) / 4
+    side = min(w0 + h0, w1 + h1) / 2
     if shift > PLACE_SHIFT * side:
         yield f"moved by {shift / side:.2f} of its size"
 

@@ -53,9 +53,13 @@ REASONS = {
     "emptied": ([shown(), EMPTY, EMPTY], [(1, "lost")]),
     "never there": ([ABSENT, ABSENT], [(0, "lost")]),
     "back elsewhere": ([shown(), ABSENT, shown((70, 70, 20, 20))], [(1, "lost"), (2, "came back")]),
+    "half of it left behind": (
+        [shown((10, 30, 28, 28)), shown((12, 28, 74, 26))],
+        [(1, "moved by 0.90 of its size")],
+    ),
     "several at once": (
         [shown(), shown((60, 10, 40, 40), area=1600, iou=0.3)],
-        [(1, "area x 4.00, moved by 2.03 of its size, predicted IoU fell by 0.60 to 0.30")],
+        [(1, "area x 4.00, moved by 3.04 of its size, predicted IoU fell by 0.60 to 0.30")],
     ),
     "no scores": ([shown(iou=None), shown(iou=None, area=900)], [(1, "area x 2.25")]),
 }
@@ -88,14 +92,14 @@ def test_objects_and_clips_are_judged_apart() -> None:
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Labels of two rendered clips: an undisturbed one, and one in which the objects leap between two frames."""
     folder = tmp_path_factory.mktemp("suspicious")
-    steady = films.shots("camera_motion", frames=16, number=1)
+    steady = films.shots("camera_motion", frames=12, number=1)
     leaping = films.shots("crossing", frames=24, number=1)
     leaping = (*leaping[:3], *leaping[-3:])
     save(folder / "clips" / "steady.mp4", steady)
     save(folder / "clips" / "leaping.mp4", leaping)
     items = {
-        "steady.mp4": [seed(steady, number) for number in (1, 2, 3)],
-        "leaping.mp4": [seed(leaping, number) for number in (1, 2)],
+        "steady.mp4": [seed(steady, number) for number in (1, 2)],
+        "leaping.mp4": [seed(leaping, 1)],
     }
     seeds = write_seeds(folder / "seeds.json", document(items))
     out = folder / "labels"
@@ -107,7 +111,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_clean_clip_is_hardly_listed_and_a_leap_is(labelled: Path) -> None:
     listed = report.summarize(labelled, show=1000).suspicious
     frames = {(entry["key"], entry["frame"]) for entry in listed.shown}
-    assert sum(key == "steady.mp4" for key, _ in frames) <= 1, "of 16 frames"
+    assert not [frame for key, frame in frames if key == "steady.mp4"]
     assert ("leaping.mp4", 3) in frames
     assert not frames & {("leaping.mp4", 1), ("leaping.mp4", 2)}
 
