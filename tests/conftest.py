@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fullsize import bundles_dir, checkpoint, fp16, fp32  # noqa: F401  # fixtures of several files
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "examples"))
