@@ -64,10 +64,11 @@ class Memory(nn.Module):
         old_keys, values = zip(*(self._slot(slot, temporal[:, i]) for i, slot in enumerate(slots)), strict=True)
         ones = query[..., :1] * 0.0 + 1.0
         asked = torch.cat([query * self.sharpness.exp(), self.places.expand(count, -1, -1, -1), ones], 3)
-        # The transpose sits on the right operand: XNNPACK refuses a computed left one.
+        # Transposes sit on right operands or on results: XNNPACK refuses a left operand that is transposed.
         fit = torch.matmul(asked, torch.cat(old_keys, 2).transpose(2, 3)) + masked[:, None, None, :-64]
         found = torch.matmul(torch.softmax(fit, 3), torch.cat(values, 3).transpose(2, 3))
-        vote = torch.matmul(query, pointers[:, None, :, :KEY].transpose(2, 3)) * self.pointer_sharpness.exp()
+        pointed = torch.matmul(pointers[:, None, :, :KEY], keys.reshape(count, 1, KEY, 4096)).transpose(2, 3)
+        vote = pointed * self.pointer_sharpness.exp()
         vote = torch.softmax(vote + self.pointer_use + masked[:, None, None, -64:], 3)
         vote = (vote * self.pointer_inside).sum(3, keepdim=True)
         found = torch.cat([found[..., :2], vote, found[..., 3:]], 3)
