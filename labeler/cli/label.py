@@ -156,6 +156,8 @@ def finish(counts: Mapping[str, int], out: Path, *, unit: str) -> None:
         f"{counts['done']} {unit} labelled ({counts['resumed']} of them earlier), {counts['failed']} failed; "
         f"{counts['annotations']} annotations, {counts['empty_masks']} empty masks"
     )
+    if counts["kept"]:
+        say(f"{counts['kept']} records of items that these seeds do not name are kept")
     say(f"labels: {out / 'annotations.json'}")
     if counts["failed"]:
         say(f"failures: {out / 'failures.jsonl'}; --retry-failed tries them again")

@@ -73,6 +73,8 @@ def translated() -> Iterator[None]:
         raise SourceError("not enough memory to decode it") from error
     except OSError as error:
         raise SourceError(one_line(error.strerror or error)) from error
+    except struct.error as error:
+        raise SourceError("the file is cut short") from error
     except Exception as error:
         raise SourceError(one_line(f"{type(error).__name__}: {error}")) from error
 
