@@ -3,7 +3,8 @@
 Random weights are chaotic: thresholds and memory amplify the last digits, the chosen candidate flips, masks are noise.
 So these are tamed as trained weights are: objects count as visible, masks are made of a few smooth directions of the
 decoder's features around zero (neither empty nor full) and depend on the clicks, predicted IoUs lie apart, and memory
-is a modest part of a frame's features. What only trained weights can show, whether a mask is any good, is not shown.
+is a modest part of a frame's features. Attention to it is selective: memories in the wrong places or pointers left out
+change a mask by percents. What only trained weights can show, whether a mask is any good, is not shown.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ RULES: tuple[tuple[str, str, float], ...] = (
     ("mask_decoder.transformer.layers.*", "by fan-in", 0.5),
     ("mask_decoder.output_hypernetworks_mlps.*", "by fan-in", 1.4),
     ("mask_decoder.transformer.final*", "by fan-in", 0.5),
+    ("memory_attention.layers.*.cross_attn_image.[qk]_proj.weight", "by fan-in", 2.0),
     ("memory_attention.*", "by fan-in", 0.5),
+    ("memory_encoder.projection.weight", "by fan-in", 1.6),
+    ("object_pointer_proj.*", "by fan-in", 2.0),
     ("*", "by fan-in", 0.8),
 )
 """First matching pattern of a parameter's name decides how it is drawn."""
