@@ -563,7 +563,7 @@ def test_failures_are_told_once_each_and_in_the_summary(pair: tuple[Path, Path, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2])
 def test_memory_stays_flat_over_two_thousand_pictures(tmp_path: Path, workers: int) -> None:
     root, out, many = tmp_path / "pictures", tmp_path / "labels", 2000
     few = [f"{number:04}.png" for number in range(20)]
