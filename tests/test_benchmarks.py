@@ -35,3 +35,23 @@ def test_pictures(mini_dir: Path) -> None:
         host = 100 - sum(stage[1] for name, stage in stages.items() if name.startswith("graph "))
         (told,) = re.findall(r"host's share of a worker's time: ([\d.]+)%", table)
         assert float(told) == pytest.approx(host, abs=0.2)
+
+
+@pytest.mark.slow
+def test_clips(mini_dir: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "clips.py", "--model", mini_dir, "--frames", "9"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert done.stderr == ""
+    frames = dict(re.findall(r"^(\S.*), (\d+) frames: sam2label [\d.]+ s per frame", done.stdout, re.M))
+    assert frames == {"clicked": "3", "memcond2": "6", "memcond7, bank filling": "6", "memcond7, bank full": "2"}
+    for bank in done.stdout.split(" s per frame (median)\n")[1:]:
+        shares = re.findall(r"^  (\S.*?)  +[\d.]+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+)% +[\d.]+%$", bank, re.M)
+        assert {"reading", "preprocessing", "mask for memory", "mask to RLE", "journal"} <= dict(shares).keys()
+        assert sum(float(share) for _, share in shares) == pytest.approx(100, abs=0.2)
+        host = 100 - sum(float(share) for name, share in shares if name.startswith("graph "))
+        assert float(re.findall(r"^  host's share ([\d.]+)%", bank, re.M)[0]) == pytest.approx(host, abs=0.2)
