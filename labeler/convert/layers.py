@@ -29,13 +29,16 @@ def pointwise(conv: nn.Conv2d) -> nn.Linear:
     return linear(conv.weight[:, :, 0, 0], conv.bias)
 
 
-def chained(second: nn.Conv2d, first: nn.Conv2d) -> nn.Linear:
-    """Two 1x1 convolutions, one after the other, as one Linear."""
-    outer, inner = second.weight[:, :, 0, 0].double(), first.weight[:, :, 0, 0].double()
-    assert first.bias is not None
-    assert second.bias is not None
+def joined(second: nn.Linear, first: nn.Linear) -> nn.Linear:
+    """Two Linears, one after the other, as one."""
+    outer, inner = second.weight.double(), first.weight.double()
     weight, bias = outer @ inner, outer @ first.bias.double() + second.bias.double()
     return linear(weight.to(first.weight.dtype), bias.to(first.weight.dtype))
+
+
+def chained(second: nn.Conv2d, first: nn.Conv2d) -> nn.Linear:
+    """Two 1x1 convolutions, one after the other, as one Linear."""
+    return joined(pointwise(second), pointwise(first))
 
 
 def channels_last_norm(norm: nn.LayerNorm) -> nn.LayerNorm:

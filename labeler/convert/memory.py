@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from labeler.convert.layers import linear, scaled, to_nhwc
+from labeler.convert.layers import joined, linear, scaled, to_nhwc
 
 
 def half_split(channels: int) -> Tensor:
@@ -59,6 +59,7 @@ class RotaryAttention(nn.Module):
         super().__init__()
         self.query = scaled(permuted(attention.q_proj), attention.scaling)
         self.key, self.value, self.out = permuted(attention.k_proj), attention.v_proj, attention.o_proj
+        self.value_and_out = joined(attention.o_proj, attention.v_proj)
         self.rotary = rotary
 
     def to_itself(self, x: Tensor) -> Tensor:
@@ -73,10 +74,12 @@ class RotaryAttention(nn.Module):
         query = self.rotary(self.query(x))
         keys = self.rotary(self.key(spatial[0])).reshape(1, 1, -1, 256)
         keys = torch.cat([keys, self.key(pointers[0])], dim=2)
-        values = torch.cat([self.value(spatial[1]).reshape(1, 1, -1, 256), self.value(pointers[1])], dim=2)
+        values = torch.cat([spatial[1].reshape(1, 1, -1, 64), pointers[1]], dim=2)
         # The mask as one more channel: the product adds it, which spares a pass over the scores, 16% of the time.
         query, keys = torch.cat([query, torch.ones_like(query[..., :1])], dim=-1), torch.cat([keys, mask], dim=-1)
-        return self.out(torch.softmax(query @ keys.transpose(-1, -2), dim=-1) @ values)
+        # A pixel's weights add up to 1, so that values can be mixed first and projected then: products with 64 channels
+        # instead of 256, a third less arithmetic in all with seven slots.
+        return self.value_and_out(torch.softmax(query @ keys.transpose(-1, -2), dim=-1) @ values)
 
 
 class Layer(nn.Module):
