@@ -46,7 +46,7 @@ SHORT = 4
 SHORT_CLIPS = 3
 
 STAGES = (
-    (clips, "clip_sha256", "hashing the file"),
+    (clips, "content_identity", "hashing the file"),
     (clips, "open_clip", "indexing the clip"),
     (sam2.preprocess, "model_input", "preprocessing"),
     (prompts, "encode", "prompt"),

@@ -33,7 +33,7 @@ WARM_UP = 2
 """Pictures that are labelled before the clock starts: graphs set themselves up in their first run."""
 
 STAGES = (
-    (images, "picture_identity", "hashing the file"),
+    (images, "content_identity", "hashing the file"),
     (images, "read_picture", "reading"),
     (sam2.preprocess, "model_input", "preprocessing"),
     (prompts, "encode", "prompt"),

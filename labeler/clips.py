@@ -13,14 +13,13 @@ import numpy as np
 from labeler import snapshots
 from labeler.clip import Clip
 from labeler.errors import SeedError, SourceError
-from labeler.images import UNREADABLE, fingerprint, reason
+from labeler.images import content_identity, fingerprint, reason
 from labeler.journal import Journal
 from labeler.model import ModelSpec
 from labeler.passes import Direction
 from labeler.sam2 import Sam2
 from labeler.sources.clips import Clip as Source
 from labeler.sources.clips import ClipIndex, open_clip
-from labeler.sources.digests import clip_sha256
 from labeler.sources.pictures import MAX_PIXELS, Exif
 from labeler.sources.span import Place, frame_at, frame_range
 from labeler.track import Tracked, as_annotations
@@ -102,7 +101,7 @@ class ClipLabeler:
 
     def fingerprint(self, task: ClipTask, content: str | None = None) -> str:
         """sha256 over the clip (or its known hash), its seeds, the bundle and the options that change masks."""
-        content = content or clip_identity(task.item.path)
+        content = content or content_identity(task.item.path)
         return fingerprint(content, task.seeds, self.model.bundle, self.options.decisive())
 
     def _frames(self, task: ClipTask, source: Source, sam2: Sam2, whole: Record) -> Iterator[Record | Snapshot]:
@@ -183,14 +182,6 @@ def _seeds(task: ClipTask, index: ClipIndex, indices: range) -> list[Seed]:
     if faults:
         raise SeedError(faults)
     return found
-
-
-def clip_identity(path: Path) -> str:
-    """sha256 of a clip's bytes, or UNREADABLE."""
-    try:
-        return clip_sha256(path)
-    except SourceError:
-        return UNREADABLE
 
 
 def _record(whole: Record, index: int, time_s: float | None, tracked: Sequence[Tracked], seconds: float) -> Record:

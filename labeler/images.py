@@ -18,7 +18,7 @@ from labeler.model import ModelSpec
 from labeler.sam2 import Sam2
 from labeler.segment import Keep, segment
 from labeler.sources.arrays import array_picture
-from labeler.sources.digests import file_sha256
+from labeler.sources.digests import clip_sha256
 from labeler.sources.pictures import MAX_PIXELS, Exif, Picture, read_picture
 from labeler.types import Annotation, Item, Record, Rgb, Seed
 
@@ -89,7 +89,7 @@ class ImageLabeler:
 
     def fingerprint(self, task: ImageTask, content: str | None = None) -> str:
         """sha256 over the file (or its known hash), its seeds, the bundle and the options that change masks."""
-        content = content or picture_identity(task.item.path)
+        content = content or content_identity(task.item.path)
         return fingerprint(content, task.seeds, self.bundle, self.options.decisive())
 
     @property
@@ -147,9 +147,9 @@ def fingerprint(content: str, seeds: Sequence[Seed], bundle: Bundle, options: Ma
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def picture_identity(path: Path) -> str:
-    """sha256 of the file's bytes, or UNREADABLE."""
+def content_identity(path: Path) -> str:
+    """sha256 of a picture's or clip's bytes, or UNREADABLE."""
     try:
-        return file_sha256(path)
+        return clip_sha256(path)
     except SourceError:
         return UNREADABLE

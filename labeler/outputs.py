@@ -19,7 +19,9 @@ from labeler.types import WHOLE_CLIP
 ANNOTATIONS, FAILURES, RUN = "annotations.json", "failures.jsonl", "run.json"
 
 
-def write_annotations(folder: Path, journal: Journal, *, categories: Mapping[str, int] | None) -> Path | None:
+def write_annotations(
+    folder: Path, journal: Journal, reader: JournalReader, *, categories: Mapping[str, int] | None
+) -> Path | None:
     """Write annotations.json whole. A version that no run wrote (edited by hand) is moved aside and returned."""
     path = folder / ANNOTATIONS
     moved: list[Path] = []
@@ -30,22 +32,23 @@ def write_annotations(folder: Path, journal: Journal, *, categories: Mapping[str
             moved.append(_set_aside(path))
         journal.announce(ANNOTATIONS, sha256)
 
-    with JournalReader(folder / JOURNAL) as reader, replacing(path, before=announce) as stream:
+    with replacing(path, before=announce) as stream:
         coco.write(reader, stream, categories=categories)
     return moved[0] if moved else None
 
 
-def write_failures(folder: Path, keys: Collection[str], more: Iterable[Mapping[str, Any]]) -> int:
+def write_failures(
+    folder: Path, reader: JournalReader, keys: Collection[str], more: Iterable[Mapping[str, Any]]
+) -> int:
     """Write failures.jsonl for the items of a run, or remove an earlier one if nothing failed. Returns their number.
 
     `more`: what failed without becoming an item, each with key and error.
     """
-    with JournalReader(folder / JOURNAL) as reader:
-        failures = [
-            {"key": record["key"], "error": record["error"]}
-            for record in reader.records(status="failed")
-            if record["key"] in keys
-        ]
+    failures = [
+        {"key": record["key"], "error": record["error"]}
+        for record in reader.records(status="failed")
+        if record["key"] in keys
+    ]
     failures += [dict(failure) for failure in more]
     if failures:
         with replacing(folder / FAILURES) as stream:
@@ -55,18 +58,17 @@ def write_failures(folder: Path, keys: Collection[str], more: Iterable[Mapping[s
     return len(failures)
 
 
-def count(folder: Path, keys: Collection[str]) -> Counter[str]:
+def count(reader: JournalReader, keys: Collection[str]) -> Counter[str]:
     """What the journal holds: `done` items of a run (clips: those labelled to their end) and `frames` of clips, their
     `annotations`, `empty_masks`, and absences (`absent`); `kept`: done records of other items."""
     counts = Counter(dict.fromkeys(("done", "frames", "annotations", "empty_masks", "absent", "kept"), 0))
-    with JournalReader(folder / JOURNAL) as reader:
-        clips = reader.header.kind == "videos"
-        for record in reader.records(status="done"):
-            if record["key"] not in keys:
-                counts["kept"] += 1
-                continue
-            counts["frames" if clips and record["frame"] != WHOLE_CLIP else "done"] += 1
-            counts.update(_count_annotations(record["annotations"], clips))
+    clips = reader.header.kind == "videos"
+    for record in reader.records(status="done"):
+        if record["key"] not in keys:
+            counts["kept"] += 1
+            continue
+        counts["frames" if clips and record["frame"] != WHOLE_CLIP else "done"] += 1
+        counts.update(_count_annotations(record["annotations"], clips))
     return counts
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from labeler import __version__, accelerator, frames, runs, workers
 from labeler import seeds as seed_files
 from labeler.bundle import Bundle
 from labeler.clip_plan import ClipPlan, plan_clips
-from labeler.clips import ClipLabeler, ClipOptions, ClipTask, clip_identity
+from labeler.clips import ClipLabeler, ClipOptions, ClipTask
 from labeler.errors import UsageError
-from labeler.images import UNREADABLE, ImageLabeler, ImageOptions, ImageTask, picture_identity
-from labeler.journal import NAME as JOURNAL
+from labeler.images import UNREADABLE, ImageLabeler, ImageOptions, ImageTask, content_identity
 from labeler.journal import Header, Journal, JournalReader
 from labeler.model import ModelSpec, Task, roles
 from labeler.plan import ImagePlan, plan_images
 from labeler.provenance import provenance
 from labeler.runs import Job, Progress, RunOptions
+from labeler.seeds import SeedFile
 from labeler.track import memory_layout
 from labeler.types import WHOLE_CLIP, Record, Seed
 
@@ -49,16 +49,7 @@ def label_pictures(
     plan = plan_images(root, seed_file, bundle=bundle, options=options)
     machine = _Machine.share("images", bundle, plan.tasks, run, device, progress)
     labeler = ImageLabeler(machine.spec, options)
-    job = Job(
-        header=machine.header(options.decisive()),
-        tasks=plan.tasks,
-        stream=labeler.stream,
-        settled=_Settled(labeler),
-        lost=lambda task, why: Record(task.item.key, 0, labeler.fingerprint(task), "failed", error=why),
-        keys=frozenset(task.item.key for task in plan.tasks),
-        failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
-        provenance=machine.provenance(options.decisive(), plan, seeds, seed_file.sha256),
-    )
+    job = _job(labeler, plan, machine, seed_file, frame=0)
     return _execute(job, out, plan, machine, run, progress)
 
 
@@ -86,28 +77,36 @@ def label_clips(
         frames.check(options.frames_out, plan.items)
     machine = _Machine.share("videos", bundle, plan.tasks, run, device, progress)
     labeler = ClipLabeler(machine.spec, options)
-    job = Job(
-        header=machine.header(options.decisive()),
-        tasks=plan.tasks,
-        stream=labeler.stream,
-        settled=_Settled(labeler),
-        lost=lambda task, why: Record(task.item.key, WHOLE_CLIP, labeler.fingerprint(task), "failed", error=why),
-        keys=frozenset(task.item.key for task in plan.tasks),
-        failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
-        provenance=machine.provenance(options.decisive(), plan, plan.seeds.path, plan.seeds.sha256),
+    job = replace(
+        _job(labeler, plan, machine, plan.seeds, frame=WHOLE_CLIP),
         steps=lambda task: task.visits,
         prepare=labeler.drop_stray_snapshot,
-        afterwards=lambda: _write_frames(out, plan, options),
+        afterwards=lambda reader: _write_frames(reader, plan, options),
     )
     return _execute(job, out, plan, machine, run, progress)
 
 
-def _write_frames(out: Path, plan: ClipPlan, options: ClipOptions) -> Iterator[Mapping[str, Any]]:
-    if options.frames_out is not None:
-        with JournalReader(out / JOURNAL) as reader:
-            yield from frames.write(
-                options.frames_out, reader, plan.items, exif=options.exif, max_pixels=options.max_pixels
-            )
+def _job(
+    labeler: ImageLabeler | ClipLabeler, plan: ImagePlan | ClipPlan, machine: _Machine, seeds: SeedFile, *, frame: int
+) -> Job[Any]:
+    """What there is to do for a plan. `frame`: that of the record which ends an item."""
+    options, fingerprint = labeler.options.decisive(), cast(Callable[..., str], labeler.fingerprint)
+    return Job(
+        header=machine.header(options),
+        tasks=plan.tasks,
+        stream=labeler.stream,
+        settled=_Settled(fingerprint, frame),
+        lost=lambda task, why: Record(task.item.key, frame, fingerprint(task), "failed", error=why),
+        keys=frozenset(task.item.key for task in plan.tasks),
+        failures=tuple({"key": key, "error": why} for key, why in plan.unreadable),
+        provenance=machine.provenance(options, plan, seeds),
+    )
+
+
+def _write_frames(reader: JournalReader, plan: ClipPlan, options: ClipOptions) -> Iterable[Mapping[str, Any]]:
+    if options.frames_out is None:
+        return ()
+    return frames.write(options.frames_out, reader, plan.items, exif=options.exif, max_pixels=options.max_pixels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +140,26 @@ class _Machine:
         on_gpu = sorted(role for role, device in self.chosen.devices.items() if device == "gpu")
         return Header(self.spec.task, __version__, self.spec.bundle.digest, {**options, "gpu": on_gpu})
 
-    def provenance(
-        self, options: Mapping[str, Any], plan: ImagePlan | ClipPlan, seeds: Path, sha256: str
-    ) -> dict[str, Any]:
-        document = provenance(self.spec.bundle, self.spec.task, options, self.chosen, seeds, sha256)
+    def provenance(self, options: Mapping[str, Any], plan: ImagePlan | ClipPlan, seeds: SeedFile) -> dict[str, Any]:
+        document = provenance(self.spec.bundle, self.spec.task, options, self.chosen, seeds.path, seeds.sha256)
         return document | {"unmatched": [name for name, _ in plan.unmatched], "unseeded": len(plan.unseeded)}
 
 
+@dataclass(frozen=True, slots=True)
 class _Settled:
     """Whether an item's record is in the journal already. Its bytes are hashed only if there is one at all."""
 
-    def __init__(self, labeler: ImageLabeler | ClipLabeler) -> None:
-        self._labeler = labeler
+    fingerprint: Callable[..., str]
+    frame: int
 
     def __call__(self, task: ImageTask | ClipTask, journal: Journal, retry_failed: bool) -> bool:
-        picture = isinstance(task, ImageTask)
-        place = journal.places.get((task.item.key, 0 if picture else WHOLE_CLIP))
+        place = journal.places.get((task.item.key, self.frame))
         if place is None or (retry_failed and place.status == "failed"):
             return False
-        content = (picture_identity if picture else clip_identity)(task.item.path)
+        content = content_identity(task.item.path)
         if content == UNREADABLE and place.status == "done":
             return True  # what cannot be read now keeps its labels
-        return place.fingerprint == self._labeler.fingerprint(task, content)  # type: ignore[arg-type]  # its own kind
+        return place.fingerprint == self.fingerprint(task, content)
 
 
 def _execute(

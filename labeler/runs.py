@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from labeler import outputs, workers
 from labeler.errors import UsageError
 from labeler.files import replace_bytes
-from labeler.journal import Header, Journal
+from labeler.journal import Header, Journal, JournalReader
 from labeler.types import Record, Snapshot
 
 Task = TypeVar("Task")
@@ -76,7 +76,7 @@ class Job(Generic[Task]):
     """How many records a task is expected to give, for the progress bar only."""
     prepare: Callable[[Task, Journal], object] = _nothing
     """Called before a task is begun or gone on with."""
-    afterwards: Callable[[], Iterable[Mapping[str, Any]]] = _nothing
+    afterwards: Callable[[JournalReader], Iterable[Mapping[str, Any]]] = _nothing
     """What is left to do once the labels are written; gives what failed, in the form of `failures`."""
 
 
@@ -88,10 +88,12 @@ def execute(job: Job[Task], out: Path, *, plan: workers.Plan, options: RunOption
     started = _now()
     with _journal(job.header, out, options, progress) as journal:
         counts = _label(job, journal, out, plan, options, progress)
-        if moved := outputs.write_annotations(out, journal, categories=options.categories):
-            progress.note(f"{out / outputs.ANNOTATIONS} had been edited: that version is now {moved.name}")
-        counts.update(outputs.count(out, job.keys))
-        counts["failed"] = outputs.write_failures(out, job.keys, [*job.failures, *job.afterwards()])
+        with JournalReader(journal.path) as reader:  # one look for all outputs: a journal can be long
+            if moved := outputs.write_annotations(out, journal, reader, categories=options.categories):
+                progress.note(f"{out / outputs.ANNOTATIONS} had been edited: that version is now {moved.name}")
+            counts.update(outputs.count(reader, job.keys))
+            failures = [*job.failures, *job.afterwards(reader)]
+            counts["failed"] = outputs.write_failures(out, reader, job.keys, failures)
         times = {"started": started, "finished": _now()}
         outputs.write_run(
             out, {**job.provenance, **times, "counts": dict(counts), "workers": plan.workers, "threads": plan.threads}

@@ -52,10 +52,6 @@ class LiteRtRuntime:
     def run(self, graph: str, /, **parts: Array) -> dict[str, Array]:
         return self._graph(graph).run(parts)
 
-    def fully_accelerated(self, graph: str) -> bool:
-        """Whether LiteRT gave all of a graph to its device, by its own account."""
-        return bool(self._graph(graph).compiled.model.is_fully_accelerated())
-
     def close(self) -> None:
         """Release the graphs and their buffers."""
         self._graphs.clear()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from labeler import masks, outputs
 from labeler.cli import app
-from labeler.journal import Header, Journal
+from labeler.journal import Header, Journal, JournalReader
 from labeler.types import Annotation, Record
 
 HEIGHT, WIDTH = 20, 30
@@ -56,7 +56,8 @@ def write(folder: Path, records: Sequence[Record], *, kind: str = "images", run:
     with Journal(folder, Header(kind, "0.1.0", "b" * 64, {})) as journal:
         for record in records:
             journal.append(record)
-        outputs.write_annotations(folder, journal, categories=None)
+        with JournalReader(journal.path) as reader:
+            outputs.write_annotations(folder, journal, reader, categories=None)
     if run is not None:
         outputs.write_run(folder, run)
     return folder

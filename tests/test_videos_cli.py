@@ -26,6 +26,7 @@ from pycocotools.coco import COCO
 
 from labeler import outputs
 from labeler.errors import SeedError, UsageError
+from labeler.journal import JournalReader
 from labeler.types import WHOLE_CLIP
 
 
@@ -294,7 +295,8 @@ def test_absent_and_empty_objects_are_counted_and_no_annotations(tmp_path: Path)
     frames = [labels.done("a.mp4", [seen, gone, empty], frame=0), labels.done("a.mp4", [gone], frame=1)]
     out = labels.write(tmp_path, [*frames, labels.done("a.mp4", frame=WHOLE_CLIP)], kind="videos")
     assert {frame: list(found) for frame, found in frames_of(out)["a.mp4"].items()} == {0: [1], 1: []}
-    counts = outputs.count(out, {"a.mp4"})
+    with JournalReader(out / "journal.jsonl") as reader:
+        counts = outputs.count(reader, {"a.mp4"})
     assert (counts["frames"], counts["done"], counts["annotations"]) == (2, 1, 1)
     assert (counts["absent"], counts["empty_masks"]) == (2, 1)
     text = labels.command("report", out).stdout
