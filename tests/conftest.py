@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+from awkward import CORPUS, LACKING
 from fullsize import bundles_dir, checkpoint, fp16, fp32  # noqa: F401  # fixtures of several files
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -26,8 +28,10 @@ def mini_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def corpus_dir() -> Path:
-    """Awkward files that lie beside the checkout. Missing ones fail the test: what was not read was not tested."""
-    folder = REPOSITORY.parent / "shared" / "corpus"
-    if not folder.is_dir():
-        pytest.fail("the corpus of awkward files is missing: put shared/ beside the checkout")
-    return folder
+    """Awkward files that lie beside the checkout of those who work on it.
+
+    A fresh clone has none and says so; in CI missing ones fail the test: what was not read was not tested.
+    """
+    if not CORPUS.is_dir():
+        pytest.fail(LACKING) if os.environ.get("CI") else pytest.skip(LACKING)
+    return CORPUS

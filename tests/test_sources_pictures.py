@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import awkward
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,8 +23,8 @@ from labeler.sources.animation import is_animated
 from labeler.sources.formats import PICTURE_EXTENSIONS, PICTURE_FORMATS
 from labeler.sources.pictures import MAX_PIXELS, Picture, PictureInfo, picture_size, read_picture
 
-CORPUS = Path(__file__).parents[2] / "shared" / "corpus" / "images"
-EXPECTED: dict[str, dict[str, Any]] = json.loads((CORPUS / "expected.json").read_text())
+CORPUS = awkward.CORPUS / "images"
+EXPECTED = awkward.expected("images")
 
 pytestmark = pytest.mark.filterwarnings("ignore:Corrupt EXIF data", "ignore:Truncated File Read")
 
@@ -75,11 +75,13 @@ def test_corpus_ends_as_an_independent_reader_saw_it(name: str) -> None:
     assert is_animated(CORPUS / name) == (expected["frames"] > 1)
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_every_corpus_picture_is_accounted_for() -> None:
     assert {path.name for path in CORPUS.iterdir()} - {"expected.json"} == set(EXPECTED)
     assert len(EXPECTED) == 32
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_deep_grey_of_the_corpus_comes_out_neither_white_nor_black() -> None:
     for name in ("hopper_16bit.pgm", "12in16bit.tif", "16bit.MM.deflate.tif", "10ct_32bit_128.tiff", "i_trns.png"):
         values = np.asarray(read(CORPUS / name).image)

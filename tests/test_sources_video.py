@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import av
+import awkward
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -23,8 +23,8 @@ from labeler.sources.cut import is_cut_short
 from labeler.sources.pictures import MAX_PIXELS
 from labeler.sources.video import VideoClip
 
-CORPUS = Path(__file__).parents[2] / "shared" / "corpus" / "videos"
-EXPECTED: dict[str, dict[str, Any]] = json.loads((CORPUS / "expected.json").read_text())
+CORPUS = awkward.CORPUS / "videos"
+EXPECTED = awkward.expected("videos")
 
 
 def opened(path: Path, *, exif: str = "apply", max_pixels: int = MAX_PIXELS) -> Clip:
@@ -71,16 +71,19 @@ def test_corpus_ends_as_an_independent_reader_saw_it(name: str) -> None:
         assert len(forward) == index.count
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_every_corpus_clip_is_accounted_for() -> None:
     assert {path.name for path in CORPUS.iterdir()} - {"expected.json"} == set(EXPECTED)
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_reasons_are_those_of_libav() -> None:
     assert reason(CORPUS / "truncated_no_index.mp4") == "not a video that can be read: moov atom not found"
     assert reason(CORPUS / "text_named.mp4").startswith("not a video that can be read: ")
     assert reason(CORPUS / "zero_bytes.mp4") == "the file is empty"
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_the_rotated_clip_is_the_plain_one_turned_clockwise() -> None:
     with opened(CORPUS / "plain.mp4") as plain, opened(CORPUS / "rotated_90.mp4") as rotated:
         assert rotated.index.orientation == 6
@@ -397,6 +400,7 @@ def test_the_pixel_limit_names_its_option(plain: Path) -> None:
     assert opened(plain, max_pixels=HEIGHT * WIDTH).index.count == 30
 
 
+@pytest.mark.usefixtures("corpus_dir")
 def test_libav_is_silent_and_its_settings_stay(tmp_path: Path, plain: Path) -> None:
     (tmp_path / "cut.mp4").write_bytes(plain.read_bytes()[:9000])
     script = (
