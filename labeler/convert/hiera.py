@@ -11,7 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from labeler.convert.layers import attend, chained, double_size, heads, linear, merge_heads, pointwise, to_nchw, to_nhwc
+from labeler.convert.layers import (
+    attend,
+    chained,
+    double_size,
+    heads,
+    linear,
+    merge_heads,
+    pointwise,
+    scaled,
+    to_nchw,
+    to_nhwc,
+)
 
 
 def split_windows(x: Tensor, size: int) -> Tensor:
@@ -43,10 +54,10 @@ class Block(nn.Module):
         self.window, self.pools = block.window_size, block.query_stride is not None
         self.skip = block.proj if block.dim != block.dim_out else None
         self.channels, self.heads = block.dim_out, block.attn.num_attention_heads
-        scale = torch.ones(3 * self.channels)
-        scale[: self.channels] = block.attn.scale
-        scale = scale.to(block.attn.qkv.weight)
-        self.qkv = linear(block.attn.qkv.weight * scale[:, None], block.attn.qkv.bias * scale)
+        # Three products instead of one: a slice of their common result would be one more pass over it.
+        weights, biases = block.attn.qkv.weight.chunk(3), block.attn.qkv.bias.chunk(3)
+        query, self.key, self.value = (linear(*pair) for pair in zip(weights, biases, strict=True))
+        self.query = scaled(query, block.attn.scale)
         self.out = block.attn.proj
 
     def forward(self, x: Tensor) -> Tensor:
@@ -63,16 +74,14 @@ class Block(nn.Module):
             mixed = join_windows(mixed, side // 2 if self.pools else side, height, width)
         else:
             mixed = mixed.reshape(1, height, width, self.channels)
-        x = residual + mixed
+        x = residual + self.out(mixed)
         return x + self.mlp(self.norm2(x))
 
     def attention(self, x: Tensor, side: int) -> Tensor:
-        qkv, c = self.qkv(x), self.channels
-        query, key, value = qkv[..., :c], qkv[..., c : 2 * c], qkv[..., 2 * c :]
+        query, key, value = self.query(x), self.key(x), self.value(x)
         if self.pools:
-            query = pool(query.reshape(-1, side, side, c)).reshape(-1, side * side // 4, c)
-        mixed = attend(heads(query, self.heads), heads(key, self.heads), heads(value, self.heads))
-        return self.out(merge_heads(mixed))
+            query = pool(query.reshape(-1, side, side, self.channels)).reshape(-1, side * side // 4, self.channels)
+        return merge_heads(attend(heads(query, self.heads), heads(key, self.heads), heads(value, self.heads)))
 
 
 class Encode(nn.Module):
