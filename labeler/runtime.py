@@ -21,8 +21,10 @@ from labeler.bundle import Bundle, GraphSpec, Part
 from labeler.errors import BundleError, GraphError
 from labeler.types import Array
 
-XNNPACK_DYNAMIC_FULLY_CONNECTED = 8
-"""Without this flag XNNPACK refuses Q @ K^T (a fully connected layer whose weight is computed): 4x slower."""
+XNNPACK_FLAGS = 1 | 2 | 8
+"""What XNNPACK takes on request only, and slow fallbacks run without: operators with signed and unsigned 8-bit weights
+(an int8 encoder takes 6 times as long), and fully connected layers whose weight is computed, as Q @ K^T is (memory
+attention takes 4 times as long)."""
 
 Device = Literal["cpu", "gpu"]
 
@@ -75,7 +77,7 @@ class _Compiled:
             from ai_edge_litert.hardware_accelerator import HardwareAccelerator
             from ai_edge_litert.options import CpuOptions, Options
 
-            cpu = CpuOptions(num_threads=threads, xnnpack_flags=XNNPACK_DYNAMIC_FULLY_CONNECTED)
+            cpu = CpuOptions(num_threads=threads, xnnpack_flags=XNNPACK_FLAGS)
             kind = HardwareAccelerator.GPU if device == "gpu" else HardwareAccelerator.CPU
             try:
                 options = Options(hardware_accelerators=kind, cpu_options=cpu)
