@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +14,19 @@ from labeler import prompts
 from labeler.types import Point
 from models.recipe import compositor, sources, tokens
 from models.recipe.clicks import Targets, corrected
+from models.recipe.decoder import Maps
 from models.recipe.draws import Draws
 from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
 from models.recipe.graphs import folded, graphs
 from models.recipe.model import Model
 from models.recipe.options import ModelOptions, TrainOptions
+from models.recipe.packing import Features, pack, remembered, unpack
 from models.recipe.render import render
 from models.recipe.sources import Bank
-from models.recipe.train import begin, resume, train
+from models.recipe.train import begin, begin_from, resume, train
 
 CPU = torch.device("cpu")
-SMALL = ModelOptions(widths=(8, 8, 8, 8, 16), decoder=(8, 8, 8), codes=4)
+SMALL = ModelOptions(widths=(8, 8, 8, 8, 16), decoder=(16, 8, 8), codes=4)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -195,6 +197,39 @@ def _answer(model: Model, places: list[list[float]], positive: list[bool], count
     sparse, mask = tokens.points(torch.tensor([places]), torch.tensor([positive]), count)
     answer = model.decoder(maps, sparse, mask, torch.ones(1, 1), torch.zeros(1, READOUT_CHANNELS, 64, 64))
     return answer.masks
+
+
+@torch.no_grad()
+def test_graphs_hand_on_all_that_the_decoder_and_memory_ask_for() -> None:
+    torch.manual_seed(0)
+    model = Model(SMALL).eval()
+    pix, hi0, hi1 = model.encoder(torch.randn(2, 3, 256, 256))
+    given = Features(model.decoder.maps(pix, hi0, hi1), model.decoder.keys(pix), model.memory.look(pix))
+    packed = pack(given)
+    assert [tuple(x.shape) for x in packed] == [(2, 256, 64, 64), (2, 32, 256, 256), (2, 64, 128, 128)]
+    assert not packed[0][:, IMAGE_CHANNELS:].any(), "nothing is remembered yet"
+    found = unpack(*packed, ground=SMALL.decoder[0], codes=SMALL.codes)
+    for field in fields(Maps):
+        assert torch.equal(getattr(found.maps, field.name), getattr(given.maps, field.name)), field.name
+    assert torch.equal(found.keys, given.keys)
+    assert torch.equal(found.look, given.look)
+    assert all(torch.equal(*pair) for pair in zip(remembered(packed[0]), (given.keys, given.look), strict=True))
+
+
+def test_a_run_can_begin_with_the_weights_of_another(rendered: Path, tmp_path: Path) -> None:
+    options = replace(TrainOptions(), steps=2, images=1, clicks=1, clips=1, objects=1, clips_from=0.5)
+    first = begin(SMALL, options, CPU)
+    list(train(first, rendered, CPU))
+    first.save(tmp_path / "last.pt")
+    second = begin_from(tmp_path / "last.pt", options, CPU)
+    assert (second.step, second.progress) == (0, 0.0)
+    expected = first.model.state_dict()
+    assert all(torch.equal(expected[name], value) for name, value in second.model.state_dict().items())
+    keys = second.model.decoder.key.weight.clone()
+    list(train(second, rendered, CPU))
+    assert second.follows
+    # Whitening would have replaced them.
+    torch.testing.assert_close(second.model.decoder.key.weight, keys, atol=0.01, rtol=0.0)
 
 
 @torch.no_grad()

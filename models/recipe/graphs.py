@@ -11,9 +11,10 @@ from labeler.bundle import Part
 from labeler.convert.graphs import HI0, HI1, IMAGE, PIX, Graph
 from models.recipe import tokens
 from models.recipe.blocks import Conv, Residual
-from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
+from models.recipe.encoder import IMAGE_CHANNELS
 from models.recipe.model import Model
 from models.recipe.options import SIDE
+from models.recipe.packing import Features, pack, remembered, unpack
 
 MEMORY_SLOTS = (2, 7)
 
@@ -21,54 +22,52 @@ MEMORY_SLOTS = (2, 7)
 class Encode(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.encoder, self.shrink = model.encoder, 1024 // (SIDE * model.options.stride)
+        self.model, self.shrink = model, 1024 // (SIDE * model.options.stride)
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        pix, hi0, hi1 = self.encoder(F.avg_pool2d(image, self.shrink))
-        return torch.cat([pix, pix[:, :READOUT_CHANNELS] * 0.0], 1), hi0, hi1
+        pix, hi0, hi1 = self.model.encoder(F.avg_pool2d(image, self.shrink))
+        decoder = self.model.decoder
+        return pack(Features(decoder.maps(pix, hi0, hi1), decoder.keys(pix), self.model.memory.look(pix)))
 
 
 class Decode(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.decoder = model.decoder
+        self.decoder, self.ground, self.codes = model.decoder, model.options.decoder[0], model.options.codes
 
     def forward(
         self, pix: Tensor, hi0: Tensor, hi1: Tensor, sparse: Tensor, no_memory: Tensor, token_mask: Tensor
     ) -> tuple[Tensor, ...]:
-        features, readout = pix[:, :IMAGE_CHANNELS], pix[:, IMAGE_CHANNELS:]
-        answer = self.decoder(self.decoder.maps(features, hi0, hi1), sparse, token_mask, no_memory, readout)
-        pointers = self.decoder.pointers(self.decoder.keys(features), answer.at128)
-        return answer.masks, answer.iou, pointers, answer.score
+        features = unpack(pix, hi0, hi1, ground=self.ground, codes=self.codes)
+        answer = self.decoder(features.maps, sparse, token_mask, no_memory, pix[:, IMAGE_CHANNELS:])
+        return answer.masks, answer.iou, self.decoder.pointers(features.keys, answer.at128), answer.score
 
 
 class Memorize(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
-        self.decoder, self.memory = model.decoder, model.memory
+        self.memory = model.memory
 
     def forward(self, pix: Tensor, mask: Tensor, occluded: Tensor) -> tuple[Tensor, ...]:
-        features = pix[:, :IMAGE_CHANNELS]
+        keys, look = remembered(pix)
         # The host's -10 .. 10 as 0 .. 1.
         inside = F.avg_pool2d(mask.reshape(1, 1, 1024, 1024), 1024 // SIDE) * 0.05 + 0.5
-        memory = self.memory.memorize(self.decoder.keys(features), features, inside, occluded)
-        return (memory.reshape(1, 64, 4096).transpose(1, 2),)
+        return (self.memory.memorize(keys, look, inside, occluded).reshape(1, 64, 4096).transpose(1, 2),)
 
 
 class Recall(nn.Module):
     def __init__(self, model: Model, slots: int) -> None:
         super().__init__()
-        self.decoder, self.memory, self.slots = model.decoder, model.memory, slots
+        self.memory, self.slots = model.memory, slots
 
     def forward(
         self, pix: Tensor, memory: Tensor, temporal: Tensor, pointers: Tensor, _positions: Tensor, key_mask: Tensor
     ) -> tuple[Tensor, ...]:
-        features = pix[:, :IMAGE_CHANNELS]
         held = [memory[:, i].transpose(1, 2).reshape(1, 64, 64, 64) for i in range(self.slots)]
         masks = [key_mask[:, i * 4096 : (i + 1) * 4096].reshape(1, 1, 64, 64) for i in range(self.slots)]
         masked = [F.avg_pool2d(each, 2).reshape(1, 1024) for each in masks] + [key_mask[:, self.slots * 4096 :]]
-        readout = self.memory.readout(self.decoder.keys(features), held, temporal, pointers, torch.cat(masked, 1))
-        return (torch.cat([features, readout], 1),)
+        readout = self.memory.readout(remembered(pix)[0], held, temporal, pointers, torch.cat(masked, 1))
+        return (torch.cat([pix[:, :IMAGE_CHANNELS], readout], 1),)
 
 
 def graphs(model: Model) -> tuple[Graph, ...]:

@@ -46,11 +46,11 @@ class Memory(nn.Module):
         self.register_buffer("pointer_use", use[None, None, None], False)
         self.register_buffer("pointer_inside", inside[None, None, None], False)
 
-    def memorize(self, keys: Tensor, pix: Tensor, mask: Tensor, occluded: Tensor) -> Tensor:
-        """keys [n, 40, 64, 64], pix [n, 232, 64, 64], mask [n, 1, 256, 256], occluded [n, 1] -> [n, 64, 64, 64]."""
+    def memorize(self, keys: Tensor, look: Tensor, mask: Tensor, occluded: Tensor) -> Tensor:
+        """keys [n, 40, 64, 64], look [n, 24, 64, 64], mask [n, 1, 256, 256], occluded [n, 1] -> [n, 64, 64, 64]."""
         inside = F.avg_pool2d(mask, 4)
         seen = F.relu(self.mask2(F.relu(self.mask1(mask))))
-        value = self.value(torch.cat([seen, self.look(pix)], 1)).float()
+        value = self.value(torch.cat([seen, look], 1)).float()
         value = value + occluded[:, :, None, None] * self.hidden[None, :, None, None]
         return torch.cat([keys.float(), inside, 1 - inside, inside * 0.0, value], 1)
 

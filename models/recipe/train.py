@@ -41,7 +41,9 @@ class Run:
     progress: float = 0.0
     """Share of the run that is done: of its steps, or of its minutes where those end first."""
     follows: bool = False
-    """Whether clips have come in: keys are whitened then, and batch norms stand still from there on."""
+    """Whether clips have come in: batch norms stand still from there on."""
+    keyed: bool = False
+    """Whether memory's keys are of use; else they are whitened when clips come in."""
 
     def save(self, path: Path) -> None:
         """Whole or not at all."""
@@ -53,6 +55,7 @@ class Run:
             "step": self.step,
             "progress": self.progress,
             "follows": self.follows,
+            "keyed": self.keyed,
         }
         partial = path.with_suffix(".partial")
         torch.save(state, partial)
@@ -65,13 +68,19 @@ def begin(model_options: ModelOptions, options: TrainOptions, device: torch.devi
     return Run(model, _optimizer(model), options)
 
 
+def begin_from(path: Path, options: TrainOptions, device: torch.device) -> Run:
+    """A new run, with the model of a checkpoint."""
+    model = load(torch.load(path, map_location=device, weights_only=True)).to(device)
+    return Run(model, _optimizer(model), options, keyed=True)
+
+
 def resume(path: Path, device: torch.device) -> Run:
     state: dict[str, Any] = torch.load(path, map_location=device, weights_only=True)
     model = load(state).to(device)
     optimizer = _optimizer(model)
     optimizer.load_state_dict(state["optimizer"])
     options = TrainOptions(**state["train_options"])
-    return Run(model, optimizer, options, state["step"], state["progress"], state["follows"])
+    return Run(model, optimizer, options, *(state[name] for name in ("step", "progress", "follows", "keyed")))
 
 
 def train(
@@ -82,6 +91,7 @@ def train(
     Yields what each step measured. With `minutes` the clock shapes the schedule; without, the seed decides every bit.
     """
     stores = {name: Store.open(scenes, name) for name in ("scenes", "clips")}
+    run.model.to(memory_format=torch.channels_last)
     started, before = time.monotonic(), run.progress
     while run.step < (run.options.steps if until is None else until):
         run.progress = run.step / run.options.steps
@@ -96,7 +106,9 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
     options, model = run.options, run.model
     draws = Draws(options.seed * 1_000_003 + run.step, device)
     if not run.follows and run.progress >= options.clips_from:
-        _start_following(run, stores["clips"], draws)
+        if not run.keyed:
+            _whiten_keys(run.model, stores["clips"], draws)
+        run.follows = run.keyed = True
     model.train(not run.follows)
     fine = run.progress >= options.fine_from
     rate = options.rate * min(1.0, (run.step + 1) / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * run.progress) + 0.003)
@@ -118,14 +130,13 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
 
 
 @torch.no_grad()
-def _start_following(run: Run, clips: Store, draws: Draws) -> None:
-    run.model.eval()
+def _whiten_keys(model: Model, clips: Store, draws: Draws) -> None:
+    model.eval()
     images, _ = clips.take(draws, 8)
     x = normalised(images[:, 0])
-    stride = run.model.options.stride
+    stride = model.options.stride
     x = nn.functional.interpolate(x, scale_factor=float(stride)) if stride > 1 else x
-    run.model.whiten_keys(run.model.encoder(x)[0][:, :, ::2, ::2])
-    run.follows = True
+    model.whiten_keys(model.encoder(x)[0][:, :, ::2, ::2])
 
 
 def _optimizer(model: Model) -> torch.optim.Optimizer:
@@ -145,6 +156,7 @@ def main(say: Callable[[str], None]) -> None:
     parser.add_argument("--scenes", type=Path, required=True, help="folder that models.recipe.render wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder for last.pt and log.jsonl")
     parser.add_argument("--resume", action="store_true", help="go on from OUT/last.pt")
+    parser.add_argument("--start", type=Path, help="begin a new run with the model of this checkpoint")
     parser.add_argument("--minutes", type=float, help="end, with a finished schedule, after so many minutes")
     parser.add_argument("--until", type=int, help="stop before this step; the schedule goes on when resumed")
     parser.add_argument("--device", default="auto")
@@ -156,12 +168,16 @@ def main(say: Callable[[str], None]) -> None:
         torch.set_num_threads(chosen.threads)
     device = choose_device(chosen.device)
     chosen.out.mkdir(parents=True, exist_ok=True)
-    run = (
-        resume(chosen.out / LAST, device)
-        if chosen.resume
-        else begin(_options(ModelOptions(), chosen), _options(TrainOptions(), chosen), device)
-    )
-    _drive(run, chosen, device, say)
+    _drive(_run(chosen, device), chosen, device, say)
+
+
+def _run(chosen: argparse.Namespace, device: torch.device) -> Run:
+    if chosen.resume:
+        return resume(chosen.out / LAST, device)
+    options = _options(TrainOptions(), chosen)
+    if chosen.start:
+        return begin_from(chosen.start, options, device)
+    return begin(_options(ModelOptions(), chosen), options, device)
 
 
 def _drive(run: Run, chosen: argparse.Namespace, device: torch.device, say: Callable[[str], None]) -> None:
