@@ -227,7 +227,7 @@ def test_a_run_can_begin_with_the_weights_of_another(rendered: Path, tmp_path: P
     assert all(torch.equal(expected[name], value) for name, value in second.model.state_dict().items())
     keys = second.model.decoder.key.weight.clone()
     list(train(second, rendered, CPU))
-    assert second.follows
+    assert second.settled
     # Whitening would have replaced them.
     torch.testing.assert_close(second.model.decoder.key.weight, keys, atol=0.01, rtol=0.0)
 
@@ -245,7 +245,17 @@ def test_further_points_matter_and_empty_tokens_do_not() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(rendered: Path, tmp_path: Path) -> None:
-    options = replace(TrainOptions(), steps=4, images=1, clicks=1, clips=1, objects=1, clips_from=0.5, corrections=1.0)
+    options = replace(
+        TrainOptions(),
+        steps=4,
+        images=1,
+        clicks=1,
+        clips=1,
+        objects=1,
+        settle_from=0.25,
+        clips_from=0.5,
+        corrections=1.0,
+    )
     whole = begin(SMALL, options, CPU)
     logs = list(train(whole, rendered, CPU))
     assert [name for name in logs[3] if name.startswith("frame")], "the last step was of a clip"

@@ -42,6 +42,8 @@ class TrainOptions:
     objects: int = 2
     """Objects followed in each clip."""
     rate: float = 2e-3
+    settle_from: float = 0.3
+    """Share of the run after which batch norms stand still: microscopy and drawings share their statistics badly."""
     clips_from: float = 0.6
     """Share of the run after which every second batch is of clips: the image batches keep the click decoder whole."""
     fine_from: float = 0.45

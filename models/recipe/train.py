@@ -28,6 +28,8 @@ from models.recipe.steps import clip_step, picture_step
 LAST = "last.pt"
 _SAVE_SECONDS = 240
 _WARM_UP = 40
+_SETTLING = 40
+"""Batches whose statistics the batch norms keep."""
 
 
 @dataclass(slots=True)
@@ -40,8 +42,8 @@ class Run:
     step: int = 0
     progress: float = 0.0
     """Share of the run that is done: of its steps, or of its minutes where those end first."""
-    follows: bool = False
-    """Whether clips have come in: batch norms stand still from there on."""
+    settled: bool = False
+    """Whether batch norms stand still."""
     keyed: bool = False
     """Whether memory's keys are of use; else they are whitened when clips come in."""
 
@@ -54,7 +56,7 @@ class Run:
             "train_options": self.options.record(),
             "step": self.step,
             "progress": self.progress,
-            "follows": self.follows,
+            "settled": self.settled,
             "keyed": self.keyed,
         }
         partial = path.with_suffix(".partial")
@@ -80,7 +82,7 @@ def resume(path: Path, device: torch.device) -> Run:
     optimizer = _optimizer(model)
     optimizer.load_state_dict(state["optimizer"])
     options = TrainOptions(**state["train_options"])
-    return Run(model, optimizer, options, *(state[name] for name in ("step", "progress", "follows", "keyed")))
+    return Run(model, optimizer, options, *(state[name] for name in ("step", "progress", "settled", "keyed")))
 
 
 def train(
@@ -105,17 +107,20 @@ def train(
 def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str, float]:
     options, model = run.options, run.model
     draws = Draws(options.seed * 1_000_003 + run.step, device)
-    if not run.follows and run.progress >= options.clips_from:
-        if not run.keyed:
-            _whiten_keys(run.model, stores["clips"], draws)
-        run.follows = run.keyed = True
-    model.train(not run.follows)
+    follows = run.progress >= options.clips_from
+    if not run.settled and run.progress >= options.settle_from:
+        _settle(model, stores["scenes"], draws)
+        run.settled = True
+    if not run.keyed and follows:
+        _whiten_keys(model, stores["clips"], draws)
+        run.keyed = True
+    model.train(not run.settled)
     fine = run.progress >= options.fine_from
     rate = options.rate * min(1.0, (run.step + 1) / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * run.progress) + 0.003)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
-        if run.follows and run.step % 2:
+        if follows and run.step % 2:
             loss, log = clip_step(model, *stores["clips"].take(draws, options.clips), draws, options, fine=fine)
         else:
             images, labels = (x[:, 0] for x in stores["scenes"].take(draws, options.images))
@@ -127,6 +132,22 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
         run.optimizer.step()
     run.step += 1
     return log | {"loss": float(loss.detach()), "norm": norm, "rate": rate, "progress": run.progress}
+
+
+@torch.no_grad()
+def _settle(model: Model, scenes: Store, draws: Draws) -> None:
+    """Give the batch norms the statistics of many batches, not of the last few."""
+    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # the plain mean of all batches
+    model.train()
+    with torch.autocast(draws.device.type, torch.bfloat16, enabled=draws.device.type != "mps"):
+        for _ in range(_SETTLING):
+            images, labels = (x[:, 0] for x in scenes.take(draws, 8))
+            picture_step(model, images, labels, draws, TrainOptions(clicks=2), fine=False)
+    for norm in norms:
+        norm.momentum = 0.1
 
 
 @torch.no_grad()
