@@ -17,7 +17,7 @@ from models.recipe import compositor, sources
 from models.recipe.draws import Draws
 from models.recipe.photos import photographs
 
-COMPOSITES, EMOJI, NUCLEI = "composites of held-out classes", "composites of held-out emoji", "held-out nuclei"
+COMPOSITES, NUCLEI = "composites of held-out classes", "held-out nuclei"
 PHOTOGRAPHS, COINS, EXAMPLES = "photographs", "photograph of coins", "rendered examples"
 _SMALLEST = 80
 """Pixels of an object that is asked for, in a picture of 256 x 256."""
@@ -52,11 +52,7 @@ def depth(mask: Mask) -> NDArray[np.float32]:
 
 def picture_sets(data: Path, *, pictures: int) -> dict[str, list[Case]]:
     """Every set by name; `pictures` of each drawn one. `data` is the folder of the training material."""
-    drawn = {
-        COMPOSITES: _composites(data, pictures, sources.CUT_OUTS),
-        EMOJI: _composites(data, pictures, ("emoji",)),
-        NUCLEI: _nuclei(data, pictures),
-    }
+    drawn = {COMPOSITES: _composites(data, pictures), NUCLEI: _nuclei(data, pictures)}
     return drawn | shipped_sets(examples_count=max(2, pictures // 4))
 
 
@@ -74,8 +70,8 @@ def _case(name: str, rgb: Rgb, masks: dict[str, Mask]) -> Case:
     return Case(rgb, tuple(masks.values()), tuple(f"{name}: {each}" for each in masks))
 
 
-def _composites(data: Path, count: int, kinds: tuple[str, ...]) -> list[Case]:
-    bank = sources.load(data, "held_out", kinds=kinds)
+def _composites(data: Path, count: int) -> list[Case]:
+    bank = sources.load(data, "held_out")
     images, labels = compositor.scenes(bank, Draws(77), 2 * count)
     cases = (
         _from_labels(f"composite {i}", image, label)

@@ -14,7 +14,6 @@ from PIL import Image, ImageFilter
 from torch import Tensor
 
 Split = Literal["train", "held_out"]
-CUT_OUTS = ("fruit", "emoji", "clipart")
 SPRITE = 128
 """Side of a stored cut-out."""
 BACKDROP = 320
@@ -39,9 +38,9 @@ class Bank:
     """Pictures [3, h, w] with instance numbers [1, h, w] int16."""
 
 
-def load(data: Path, split: Split, *, limit: int | None = None, kinds: tuple[str, ...] = CUT_OUTS) -> Bank:
-    """Read `data`/{fruit,emoji,clipart,nuclei,background}; cut-outs of `kinds` only, at most `limit` of each."""
-    found = [(kind, sprite) for kind in kinds for sprite in _sprites(data, kind, split, limit)]
+def load(data: Path, split: Split, *, limit: int | None = None) -> Bank:
+    """Read `data`/{fruit,emoji,clipart,nuclei,background}. `limit`: at most so many of each, for tests."""
+    found = [(kind, sprite) for kind in ("fruit", "emoji", "clipart") for sprite in _sprites(data, kind, split, limit)]
     backdrops = [_backdrop(path) for path in _chosen(sorted((data / "background").glob("*.jpg")), "background", split)]
     pictures = _chosen(sorted((data / "nuclei").glob("*.webp")), "nuclei", split)
     return Bank(
