@@ -48,7 +48,7 @@ def clicked(answer: Answer, targets: Targets, *, fine: bool, ambiguous: bool) ->
     rough = per_mask(answer.at32, _resized(wanted, 32)).mean(1)
     true = overlap(logits, mask)
     first = 0.7 if ambiguous else 1.2
-    loss = first * each[:, 0] + 0.7 * (each[:, 1:] * weights).sum(1) + 0.5 * best + 0.25 * rough
+    loss = first * each[:, 0] + 0.4 * (each[:, 1:] * weights).sum(1) + best + 0.25 * rough
     return (loss + 2 * (answer.iou - true).square().mean(1)) * targets.valid, true
 
 
