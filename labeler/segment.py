@@ -46,22 +46,26 @@ def segment(
 
 def decide(features: Features, seed: Seed, model: Sam2, *, height: int, width: int) -> tuple[Candidates, int, str]:
     """The decode that answers a seed, which of its candidates, and by which rule."""
+    if faults := unservable(seed, tokens=model.tokens, boxes=model.boxes):
+        raise SeedError(faults)
     if prompts.needed_tokens(seed.points, seed.box) <= model.tokens:
         prompt = model.prompt(seed.points, seed.box, height=height, width=width)
         candidates = model.decode(features, prompt)
         choice = prompts.choose(candidates, ambiguous=prompt.ambiguous)
         return candidates, choice.candidate, choice.rule
-    if faults := unservable(seed, model.tokens):
-        raise SeedError(faults)
     return _select(features, seed, model, height, width)
 
 
-def unservable(seed: Seed, tokens: int) -> str | None:
-    """Why a decoder of `tokens` sparse tokens cannot serve a seed, or None. Points can always be selected among."""
-    if prompts.needed_tokens(seed.points, seed.box) <= tokens or seed.box is None:
+def unservable(seed: Seed, *, tokens: int, boxes: bool) -> str | None:
+    """Why a decoder of `tokens` sparse tokens, that knows `boxes` or not, cannot serve a seed, or None.
+
+    Points can always be selected among.
+    """
+    if seed.box is None or (boxes and prompts.needed_tokens(seed.points, seed.box) <= tokens):
         return None
+    lack = f"it takes {tokens} tokens" if boxes else "it knows points only"
     return (
-        f"object {seed.object_id}: has a box, which this bundle's decoder cannot take (it takes {tokens} tokens); "
+        f"object {seed.object_id}: has a box, which this bundle's decoder cannot take ({lack}); "
         "give a point inside the object instead, or convert a checkpoint with --prompt-tokens"
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -24,6 +26,16 @@ def examples_dir() -> Path:
 def mini_dir() -> Path:
     """The small bundle that ships with the package."""
     return REPOSITORY / "models" / "mini"
+
+
+@pytest.fixture(scope="session")
+def one_click_dir(mini_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small bundle with its image pair, which takes one click, serving pictures: as the published one does."""
+    folder = tmp_path_factory.mktemp("bundles") / "one-click"
+    shutil.copytree(mini_dir, folder)
+    document = json.loads((folder / "bundle.json").read_text())
+    (folder / "bundle.json").write_text(json.dumps(document | {"stills": "image"}))
+    return folder
 
 
 @pytest.fixture(scope="session")

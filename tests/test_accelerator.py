@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,8 @@ accelerator.child()
 
 @pytest.fixture(scope="module")
 def mini() -> Bundle:
-    return bundle.load(Path(__file__).parent.parent / "models" / "mini")
+    """Pictures served by the image pair, so that every graph takes part."""
+    return replace(bundle.load(Path(__file__).parent.parent / "models" / "mini"), stills="image")
 
 
 @pytest.fixture

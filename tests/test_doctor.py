@@ -74,7 +74,7 @@ def test_a_model_that_does_not_see_the_disc_is_bad(tmp_path: Path, mini_dir: Pat
     folder = tmp_path / "blind"
     shutil.copytree(mini_dir, folder)
     document = json.loads((folder / bundles.DESCRIPTOR).read_text())
-    prompt = folder / document["constants"]["image_prompt"]["file"]
+    prompt = folder / document["constants"]["prompt"]["file"]
     values = np.fromfile(prompt, "<f4")
     np.random.default_rng(0).normal(0, 20, values.size).astype("<f4").tofile(prompt)
     blind = bundles.lock(bundles.parse(document, folder=folder, where="test"))

@@ -134,12 +134,18 @@ def test_candidates_all_keeps_the_runners_up(pair: tuple[Path, Path, Path]) -> N
     chosen = [each for each in several if each["attributes"]["chosen"]]
     assert [each["segmentation"] for each in chosen] == [each["segmentation"] for each in one]
     every = [each for record in records(out) for each in record["annotations"]]
-    assert Counter(each["chosen"] for each in every) == {True: 4, False: 8}
+    assert Counter(each["chosen"] for each in every) == {True: 4, False: 12}
     objects = {(each["object_id"], each["candidate"]) for each in records(out)[0]["annotations"]}
-    assert objects == {(number, candidate) for number in (1, 2) for candidate in range(3)}
+    assert objects == {(number, candidate) for number in (1, 2) for candidate in range(4)}
 
 
-def test_several_points_make_one_object_and_a_negative_one_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bundle", "rule"), [("mini_dir", "single_mask"), ("one_click_dir", "selected_among_single_clicks_2_of_2_points")]
+)
+def test_several_points_make_one_object_and_a_negative_one_counts(
+    tmp_path: Path, request: pytest.FixtureRequest, bundle: str, rule: str
+) -> None:
+    model = request.getfixturevalue(bundle)
     root = tmp_path / "pictures"
     album(root, ["a.png"], height=192, width=256, objects=3)
     _, clicks = command.scene(0, 192, 256, 3)
@@ -148,16 +154,14 @@ def test_several_points_make_one_object_and_a_negative_one_counts(tmp_path: Path
     def areas(name: str, points: list[list[int]], labels: list[int]) -> tuple[list[int], str]:
         item = {"file": "a.png", "objects": [{"id": 7, "points": points, "labels": labels}]}
         seeds = write_seeds(tmp_path / f"{name}.json", {"version": 1, "items": [item]})
-        assert images(root, seeds, tmp_path / name).code == 0
+        assert images(root, seeds, tmp_path / name, "--model", str(model)).code == 0
         (annotation,) = coco(tmp_path / name)["annotations"]
         mask = coco_mask.decode(annotation["segmentation"])
         assert annotation["attributes"]["object_id"] == 7
         return [int(mask[y, x]) for x, y in (first, second)], annotation["attributes"]["selection"]
 
     assert areas("one", [first], [1])[0][0] == 1
-    under, rule = areas("two", [first, second], [1, 0])
-    assert under == [1, 0]
-    assert rule.startswith("selected_among_single_clicks_2_of_2")
+    assert areas("two", [first, second], [1, 0]) == ([1, 0], rule)
 
 
 # The command that runs on awkward files

@@ -115,7 +115,7 @@ def test_a_frame_of_another_size_is_told(model: Sam2) -> None:
         list(labeler.label_video(frames, [seed(shown, 1)], model))
 
 
-def test_a_model_loaded_for_pictures_is_refused(mini_dir: Path) -> None:
+def test_a_model_loaded_for_pictures_is_refused(one_click_dir: Path) -> None:
     shown = films.shots(frames=2)
     with pytest.raises(UsageError, match='load it with task="videos"'):
-        next(labeler.label_video([shown[0][0]], [seed(shown, 1)], labeler.load_model(mini_dir, threads=1)))
+        next(labeler.label_video([shown[0][0]], [seed(shown, 1)], labeler.load_model(one_click_dir, threads=1)))

@@ -36,7 +36,7 @@ def test_the_bundle_is_whole_and_small(exported: tuple[Model, Path]) -> None:
     assert sum(spec.nbytes or 0 for spec in bundle.files().values()) < 12_000_000
 
 
-@pytest.mark.parametrize("role", ["encode", "decode", "memorize", "memcond2", "memcond7"])
+@pytest.mark.parametrize("role", ["encode", "decode", "memorize", "memcond2", "memcond7", "image_decode"])
 def test_each_graph_computes_what_its_module_does(exported: tuple[Model, Path], role: str) -> None:
     model, out = exported
     runtime = find_model(out, task="videos", threads=2).load().runtime

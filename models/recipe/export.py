@@ -32,6 +32,7 @@ def export(
     model = folded(model.cpu())
     with torch.no_grad(), new_folder(out) as folder:
         specs = {graph.role: write_graph(graph, folder, options, progress) for graph in graphs(model)}
+        specs["image_encode"] = specs["encode"]
         bundle = lock(
             Bundle(
                 folder=folder,
@@ -42,7 +43,7 @@ def export(
                 graphs=specs,
                 constants=write_constants(constants(model), folder),
                 stills="video",
-                image_candidate_0=None,
+                image_candidate_0="best_first",
                 provenance=record(options) | provenance,
             )
         )

@@ -43,6 +43,26 @@ class Decode(nn.Module):
         return answer.masks, answer.iou, self.decoder.pointers(features.keys, answer.at128), answer.score
 
 
+class ImageDecode(nn.Module):
+    """The published decoder of pictures: one click, three masks, best first, nothing else."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.decode = Decode(model)
+        self.register_buffer("places", torch.arange(3.0)[None, :, None], False)
+        self.register_buffer("first", torch.tensor([[2e-6, 1e-6, 0.0]]), False)
+
+    def forward(self, pix: Tensor, sparse: Tensor, hi0: Tensor, hi1: Tensor) -> tuple[Tensor, ...]:
+        one = sparse[:, :1, 0] * 0.0 + 1.0
+        masks, iou, _, _ = self.decode(pix, hi0, hi1, sparse, one, sparse[:, :, 0] * 0.0 + 1.0)
+        # Sorted by products alone: a candidate's place is the number of better ones; of equals the first is better.
+        score = iou[:, 1:] + self.first
+        better = torch.sigmoid((score[:, None] - score[:, :, None]) * 1e8)
+        place = better.sum(2) - 0.5
+        order = torch.relu(1 - (place[:, None] - self.places).abs())
+        return (torch.matmul(order[:, None], masks[:, 1:].reshape(1, 1, 3, -1)).reshape(1, 3, 256, 256),)
+
+
 class Memorize(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -81,7 +101,13 @@ def graphs(model: Model) -> tuple[Graph, ...]:
         Graph("decode", "sam2v_decode.tflite", Decode(model), (PIX, HI0, HI1, *asked), answered),
         Graph("memorize", "sam2v_memorize.tflite", Memorize(model), kept, (Part("memory", (4096, 64)),)),
         *(_recall(model, slots) for slots in MEMORY_SLOTS),
+        _image_decode(model),
     )
+
+
+def _image_decode(model: Model) -> Graph:
+    inputs = (PIX, Part("sparse", (2, 256)), HI0, HI1)
+    return Graph("image_decode", "sam2_decoder.tflite", ImageDecode(model), inputs, (Part("masks", (3, 256, 256)),))
 
 
 def _recall(model: Model, slots: int) -> Graph:
@@ -99,7 +125,9 @@ def _recall(model: Model, slots: int) -> Graph:
 def constants(model: Model) -> dict[str, dict[str, Tensor]]:
     """What the host needs besides graphs; pointers have no place in time, so their projection is zero."""
     kinds = {kind: tokens.embedding(kind) for kind in ("positive", "negative", "not_a_point")}
+    alone = {"gaussian": tokens.gaussian()} | {kind: kinds[kind] for kind in ("positive", "not_a_point")}
     return {
+        "image_prompt": alone,
         "prompt": {"gaussian": tokens.gaussian()} | kinds,
         "track_sparse": {"track_sparse": tokens.no_prompt(2)[0]},
         "temporal": {"temporal": model.memory.temporal},

@@ -45,7 +45,7 @@ class TrainOptions:
     settle_from: float = 0.3
     """Share of the run after which batch norms stand still: microscopy and drawings share their statistics badly."""
     clips_from: float = 0.6
-    """Share of the run after which every second batch is of clips: the image batches keep the click decoder whole."""
+    """Share of the run after which every third batch is of clips: the image batches keep the click decoder whole."""
     fine_from: float = 0.45
     """Share of the run after which masks are judged at 256 instead of 128 pixels."""
     corrections: float = 0.3

@@ -54,7 +54,7 @@ def unpack(pix: Tensor, hi0: Tensor, hi1: Tensor, *, ground: int, codes: int) ->
         ground=ground_map.reshape(len(pix), ground, 64, 64),
         fine_similar=fine_similar,
         fine_ground=fine_ground.reshape(len(pix), 16, 128, 128),
-        codes=code_map,
+        codes=torch.relu(code_map),  # as it is: a softmax; a logarithm follows
         finest=finest,
     )
     return Features(maps, keys, look)

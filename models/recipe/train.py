@@ -120,7 +120,7 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
     for group in run.optimizer.param_groups:
         group["lr"] = rate
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
-        if follows and run.step % 2:
+        if follows and run.step % 3 == 2:
             loss, log = clip_step(model, *stores["clips"].take(draws, options.clips), draws, options, fine=fine)
         else:
             images, labels = (x[:, 0] for x in stores["scenes"].take(draws, options.images))
