@@ -28,8 +28,8 @@ def test_pictures(mini_dir: Path) -> None:
             row[0]: [float(part) for part in row[1:]]
             for row in re.findall(r"^  (\S.*?)  +[\d.]+ +(\d+) +[\d.]+ +[\d.]+ +([\d.]+)% +([\d.]+)%$", table, re.M)
         }
-        assert {"graph image_encode", "graph image_decode", "mask to RLE", "reading", "preprocessing"} <= stages.keys()
-        assert (stages["graph image_encode"][0], stages["graph image_decode"][0]) == (1, 3)
+        assert {"graph encode", "graph decode", "mask to RLE", "reading", "preprocessing"} <= stages.keys()
+        assert (stages["graph encode"][0], stages["graph decode"][0]) == (1, 3)
         for clock in (1, 2):
             assert sum(stage[clock] for stage in stages.values()) == pytest.approx(100, abs=0.2)
         host = 100 - sum(stage[1] for name, stage in stages.items() if name.startswith("graph "))
