@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
+from stopwatch import seconds
 
 from labeler import hub, workers
 from labeler.runtime import LiteRtRuntime
@@ -40,16 +38,10 @@ def main() -> None:
     for name, spec in bundle.graphs.items():
         parts = {part.name: np.zeros(part.shape, np.float32) for part in spec.inputs}
         runtime.run(name, **parts)
-        taken = statistics.median(_seconds(lambda: runtime.run(name, **parts)) for _ in range(options.runs))  # noqa: B023
-        rate = 2 * SIDE**3 / 1e9 / min(_seconds(lambda: matrix @ matrix) for _ in range(3))
+        taken = statistics.median(seconds(lambda: runtime.run(name, **parts)) for _ in range(options.runs))  # noqa: B023
+        rate = 2 * SIDE**3 / 1e9 / min(seconds(lambda: matrix @ matrix) for _ in range(3))
         work = operations(bundle.folder / spec.file) / 1e9
         print(f"{name:12} {work:7.1f} {taken:7.3f} {work / taken:8.0f} {rate:12.0f} {work / rate:8.3f}", flush=True)
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def operations(path: Path) -> int:

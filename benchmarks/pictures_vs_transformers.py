@@ -12,14 +12,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from stopwatch import Stopwatch, TimingRuntime, host_share
+from stopwatch import Stopwatch, TimingRuntime, host_share, seconds
 from transformers import Sam2Model
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -55,7 +54,7 @@ def main() -> None:
     with watch.watching(STAGES):
         for number in range(options.pictures + 1):
             rgb, clicks = _picture(number, options.points)
-            pair = _seconds(lambda: _ours(model, watch, rgb, clicks)), _seconds(lambda: _theirs(reference, rgb, clicks))  # noqa: B023
+            pair = seconds(lambda: _ours(model, watch, rgb, clicks)), seconds(lambda: _theirs(reference, rgb, clicks))  # noqa: B023
             if number == 0:  # graphs set themselves up in their first run
                 watch.clear()
                 continue
@@ -83,12 +82,6 @@ def _options() -> argparse.Namespace:
 def _picture(number: int, points: int) -> tuple[Rgb, list[tuple[float, float]]]:
     rgb, labels = render.render_picture(number, SIDE, SIDE, points)
     return rgb, [render.click_point(labels == i) for i in range(1, points + 1)]
-
-
-def _seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def _ours(model: Sam2, watch: Stopwatch, rgb: Rgb, clicks: Sequence[tuple[float, float]]) -> None:

@@ -99,3 +99,10 @@ def host_share(watch: Stopwatch) -> tuple[float, float]:
         graphs = sum(sum(stays) for name, stays in times.items() if name.startswith(GRAPH))
         shares.append(1 - graphs / sum(map(sum, times.values())))
     return shares[0], shares[1]
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """By the wall clock."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -107,8 +107,7 @@ def _task(
     item: Item, seeds: tuple[Seed, ...], out: Path, bundle: Bundle, options: ClipOptions, faults: list[str]
 ) -> ClipTask:
     """A clip's task. What is wrong with its seeds is added to `faults`; what is wrong with it, its record tells."""
-    tokens, boxes = bundle.graphs["decode"].input("sparse").shape[0], "box" in bundle.constants
-    told = [fault for seed in seeds if (fault := unservable(seed, tokens=tokens, boxes=boxes))]
+    told = [fault for seed in seeds if (fault := unservable(seed, bundle, "decode"))]
     visits = 0
     try:
         with open_clip(item.path, exif=options.exif, max_pixels=options.max_pixels) as source:

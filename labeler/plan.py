@@ -51,13 +51,11 @@ def plan_images(root: Path, seed_file: SeedFile, *, bundle: Bundle, options: Ima
 
 
 def _faults(tasks: Iterable[ImageTask], where: str, bundle: Bundle, options: ImageOptions) -> Iterable[str]:
-    tokens, boxes = bundle.graphs[bundle.still_roles()[1]].input("sparse").shape[0], "box" in bundle.constants
+    _, decode_role = bundle.still_roles()
     for task in tasks:
         place = f"{where}: {task.item.key!r}"
         yield from seed_files.check_still(task.seeds, place)
-        yield from (
-            f"{place}: {fault}" for seed in task.seeds if (fault := unservable(seed, tokens=tokens, boxes=boxes))
-        )
+        yield from (f"{place}: {fault}" for seed in task.seeds if (fault := unservable(seed, bundle, decode_role)))
         try:
             info = picture_size(task.item.path, exif=options.exif, max_pixels=options.max_pixels)
         except SourceError:

@@ -30,7 +30,6 @@ class Sam2:
         self._encode_spec = bundle.graphs[self.encode_role]
         self._decode_spec = bundle.graphs[self.decode_role]
         self.tokens = self._decode_spec.input("sparse").shape[0]
-        self.boxes = "box" in bundle.constants
         self._constants = _prompt_constants(bundle, self.decode_role)
         if self._decode_spec.has_input("mask_input"):
             self._no_mask = np.zeros(self._decode_spec.input("mask_input").shape, np.float32)

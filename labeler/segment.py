@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from labeler import prompts
 from labeler.annotate import annotation
+from labeler.bundle import Bundle
 from labeler.errors import SeedError
 from labeler.sam2 import Sam2
 from labeler.types import Annotation, Candidates, Features, Point, Seed
@@ -46,7 +47,7 @@ def segment(
 
 def decide(features: Features, seed: Seed, model: Sam2, *, height: int, width: int) -> tuple[Candidates, int, str]:
     """The decode that answers a seed, which of its candidates, and by which rule."""
-    if faults := unservable(seed, tokens=model.tokens, boxes=model.boxes):
+    if faults := unservable(seed, model.runtime.bundle, model.decode_role):
         raise SeedError(faults)
     if prompts.needed_tokens(seed.points, seed.box) <= model.tokens:
         prompt = model.prompt(seed.points, seed.box, height=height, width=width)
@@ -56,11 +57,9 @@ def decide(features: Features, seed: Seed, model: Sam2, *, height: int, width: i
     return _select(features, seed, model, height, width)
 
 
-def unservable(seed: Seed, *, tokens: int, boxes: bool) -> str | None:
-    """Why a decoder of `tokens` sparse tokens, that knows `boxes` or not, cannot serve a seed, or None.
-
-    Points can always be selected among.
-    """
+def unservable(seed: Seed, bundle: Bundle, decode_role: str) -> str | None:
+    """Why a bundle's decoder cannot serve a seed, or None. Points can always be selected among."""
+    tokens, boxes = bundle.graphs[decode_role].input("sparse").shape[0], "box" in bundle.constants
     if seed.box is None or (boxes and prompts.needed_tokens(seed.points, seed.box) <= tokens):
         return None
     lack = f"it takes {tokens} tokens" if boxes else "it knows points only"

@@ -15,6 +15,8 @@ from models.recipe.decoder import KEY, Maps
 from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
 
 _HI0, _HI1 = 32, 64
+_PIX_PARTS = (64, 96, KEY, 24)
+"""Channels of plain, similar, keys and look."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +41,13 @@ def pack(features: Features) -> tuple[Tensor, Tensor, Tensor]:
 
 def remembered(pix: Tensor) -> tuple[Tensor, Tensor]:
     """keys and look."""
-    _, _, keys, look = _cut(pix, 64, 96, KEY, 24)
+    _, _, keys, look = _cut(pix, *_PIX_PARTS)
     return keys, look
 
 
 def unpack(pix: Tensor, hi0: Tensor, hi1: Tensor, *, ground: int, codes: int) -> Features:
     """The inverse; `ground` and `codes` are the channels of these maps."""
-    plain, similar, keys, look = _cut(pix, 64, 96, KEY, 24)
+    plain, similar, keys, look = _cut(pix, *_PIX_PARTS)
     finest, ground_map, fine_ground = _cut(hi0, 12, ground // 16, 4)
     fine_similar, code_map = _cut(hi1, 32, codes)
     maps = Maps(

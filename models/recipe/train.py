@@ -119,7 +119,7 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
     rate = options.rate * min(1.0, (run.step + 1) / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * run.progress) + 0.003)
     for group in run.optimizer.param_groups:
         group["lr"] = rate
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+    with _mixed_precision(device):
         if follows and run.step % 3 == 2:
             loss, log = clip_step(model, *stores["clips"].take(draws, options.clips), draws, options, fine=fine)
         else:
@@ -137,17 +137,14 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
 @torch.no_grad()
 def _settle(model: Model, scenes: Store, draws: Draws) -> None:
     """Give the batch norms the statistics of many batches, not of the last few."""
-    norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    for norm in norms:
+    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
         norm.reset_running_stats()
         norm.momentum = None  # the plain mean of all batches
     model.train()
-    with torch.autocast(draws.device.type, torch.bfloat16, enabled=draws.device.type != "mps"):
+    with _mixed_precision(draws.device):
         for _ in range(_SETTLING):
             images, labels = (x[:, 0] for x in scenes.take(draws, 8))
             picture_step(model, images, labels, draws, TrainOptions(clicks=2), fine=False)
-    for norm in norms:
-        norm.momentum = 0.1
 
 
 @torch.no_grad()
@@ -158,6 +155,10 @@ def _whiten_keys(model: Model, clips: Store, draws: Draws) -> None:
     stride = model.options.stride
     x = nn.functional.interpolate(x, scale_factor=float(stride)) if stride > 1 else x
     model.whiten_keys(model.encoder(x)[0][:, :, ::2, ::2])
+
+
+def _mixed_precision(device: torch.device) -> torch.autocast:
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps")
 
 
 def _optimizer(model: Model) -> torch.optim.Optimizer:
