@@ -24,7 +24,7 @@ from labeler.types import Array
 XNNPACK_FLAGS = 1 | 2 | 8
 """What XNNPACK takes on request only, and slow fallbacks run without: operators with signed and unsigned 8-bit weights
 (an int8 encoder takes 6 times as long), and fully connected layers whose weight is computed, as Q @ K^T is (memory
-attention takes 4 times as long)."""
+attention of two slots takes 3 times as long)."""
 
 Device = Literal["cpu", "gpu"]
 
