@@ -18,11 +18,13 @@ from models.recipe.decoder import Maps
 from models.recipe.draws import Draws
 from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
 from models.recipe.graphs import folded, graphs
+from models.recipe.layers import layers
 from models.recipe.model import Model
 from models.recipe.options import ModelOptions, TrainOptions
 from models.recipe.packing import Features, pack, remembered, unpack
 from models.recipe.render import render
 from models.recipe.sources import Bank
+from models.recipe.textures import divided
 from models.recipe.train import begin, begin_from, resume, train
 
 CPU = torch.device("cpu")
@@ -83,6 +85,32 @@ def test_held_out_material_is_another(material: Path, bank: Bank) -> None:
     assert theirs
     assert not ours & theirs
     assert len(bank.nuclei) + len(held_out.nuclei) == 24
+
+
+def test_a_backdrop_is_cut_from_both_ends_of_a_photograph(tmp_path: Path, material: Path) -> None:
+    (tmp_path / "background").mkdir()
+    for folder in ("fruit", "emoji", "clipart", "nuclei"):
+        (tmp_path / folder).symlink_to(material / folder)
+    wide = Image.new("RGB", (300, 100), "red")
+    wide.paste("blue", (150, 0, 300, 100))
+    wide.save(tmp_path / "background" / "wide.png")
+    Image.new("RGB", (90, 90), "green").save(tmp_path / "background" / "square.png")
+    colours = [tuple(each[:, 160, 160].tolist()) for each in sources.load(tmp_path, "train", limit=4).backdrops]
+    assert colours == [(0, 128, 0), (255, 0, 0), (0, 0, 255)]
+
+
+def test_divided_surfaces_have_two_sides() -> None:
+    shares = divided(Draws(4), 200, 32).float().mean((1, 2, 3))
+    both = ((shares > 0.05) & (shares < 0.95)).float().mean()
+    assert float(both) > 0.8
+
+
+def test_some_scenes_are_seen_from_close(bank: Bank) -> None:
+    made = layers(bank, Draws(9), 200, slots=5, moving=False)
+    close = made[0].size > 250
+    assert 5 <= int(close.sum()) <= 50
+    assert not any(bool(layer.active[close].any()) for layer in made[3:])
+    assert bool(made[3].active[~close].any())
 
 
 def test_fruit_is_cut_out_of_its_white_ground(bank: Bank) -> None:
@@ -227,9 +255,11 @@ def test_a_run_can_begin_with_the_weights_of_another(rendered: Path, tmp_path: P
     assert all(torch.equal(expected[name], value) for name, value in second.model.state_dict().items())
     keys = second.model.decoder.key.weight.clone()
     list(train(second, rendered, CPU))
-    assert second.settled
     # Whitening would have replaced them.
     torch.testing.assert_close(second.model.decoder.key.weight, keys, atol=0.01, rtol=0.0)
+    found = second.model.state_dict()
+    rest = [name for name in expected if name.endswith(("running_mean", "running_var"))]
+    assert all(torch.equal(expected[name], found[name]) for name in rest), "batch norms stay at rest"
 
 
 @torch.no_grad()

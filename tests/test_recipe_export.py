@@ -14,11 +14,13 @@ from labeler.model import find_model
 from labeler.segment import segment
 from labeler.types import Point, Seed
 from models.recipe.export import export
-from models.recipe.graphs import graphs
+from models.recipe.graphs import folded, graphs
 from models.recipe.model import Model
 from models.recipe.options import ModelOptions
+from models.recipe.read_back import read_back
 
 pytestmark = pytest.mark.slow
+ROLES = ["encode", "decode", "memorize", "memcond2", "memcond7", "image_decode"]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +38,23 @@ def test_the_bundle_is_whole_and_small(exported: tuple[Model, Path]) -> None:
     assert sum(spec.nbytes or 0 for spec in bundle.files().values()) < 12_000_000
 
 
-@pytest.mark.parametrize("role", ["encode", "decode", "memorize", "memcond2", "memcond7", "image_decode"])
+@pytest.mark.parametrize("role", ROLES)
 def test_each_graph_computes_what_its_module_does(exported: tuple[Model, Path], role: str) -> None:
-    model, out = exported
-    runtime = find_model(out, task="videos", threads=2).load().runtime
+    _compare(*exported, role, 0.02)
+
+
+@pytest.fixture(scope="module")
+def read(mini_dir: Path) -> Model:
+    return folded(read_back(mini_dir))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_bundle_that_ships_can_be_read_back(read: Model, mini_dir: Path, role: str) -> None:
+    _compare(read, mini_dir, role, 0.005)
+
+
+def _compare(model: Model, folder: Path, role: str, tolerance: float) -> None:
+    runtime = find_model(folder, task="videos", threads=2).load().runtime
     graph = next(each for each in graphs(model) if each.role == role)
     rng = np.random.default_rng(6)
     inputs = {part.name: rng.normal(0, 0.5, part.shape).astype(np.float32) for part in graph.inputs}
@@ -51,7 +66,7 @@ def test_each_graph_computes_what_its_module_does(exported: tuple[Model, Path], 
         expected = graph.module(*(torch.from_numpy(inputs[part.name])[None] for part in graph.inputs))
     for part, tensor in zip(graph.outputs, expected, strict=True):
         ours, theirs = found[part.name].ravel(), tensor.numpy().ravel()
-        assert np.abs(ours - theirs).max() <= 0.02 * max(1.0, np.abs(theirs).max()), part.name
+        assert np.abs(ours - theirs).max() <= tolerance * max(1.0, np.abs(theirs).max()), part.name
 
 
 def test_pictures_and_several_points_are_served(exported: tuple[Model, Path], examples_dir: Path) -> None:

@@ -35,10 +35,11 @@ def scenes(bank: Bank, draws: Draws, count: int, *, frames: int = 1) -> tuple[Te
     camera = Camera.draw(draws, count)
     pan = draws.between(-7, 7, count, 2) * draws.chance(0.6, count, 1) * moving
     flicker = 0.06 * draws.normal(count, 1, 1, 1) * moving
+    lit = _light(draws, count)
     images, labels = [], []
     for time in range(frames):
         image, label = _paint(_view(backdrop, pan * time), things, time)
-        images.append(camera.shoot(image * (1 + flicker * time), draws))
+        images.append(camera.shoot(image * lit * (1 + flicker * time), draws))
         labels.append(label)
     return torch.stack(images, 1), torch.stack(labels, 1)
 
@@ -76,8 +77,14 @@ def _backdrops(bank: Bank, draws: Draws, count: int) -> Tensor:
     paint = F.interpolate(surfaces(draws, count, side // 2), size=(side, side), mode="bilinear")
     backdrop = torch.where(draws.chance(0.6, count)[:, None, None, None], photo, paint)
     backdrop = torch.where(draws.chance(0.6, count)[:, None, None, None], jittered(backdrop, draws), backdrop)
-    blur = draws.between(0.5, 4, count) * draws.chance(0.25, count)
+    blur = draws.between(0.5, 4, count) * draws.chance(0.4, count)
     return smoothed(backdrop, blur)
+
+
+def _light(draws: Draws, count: int) -> Tensor:
+    """[n, 1, 256, 256]: light that falls unevenly over a third of the scenes, things and backdrop alike."""
+    grid = draws.normal(count, 1, 3, 3) * draws.between(0.1, 0.35, count, 1, 1, 1) * draws.chance(0.35, count, 1, 1, 1)
+    return (1 + F.interpolate(grid, size=(SIDE, SIDE), mode="bicubic", align_corners=False)).clamp(min=0.2)
 
 
 def _view(backdrop: Tensor, offset: Tensor) -> Tensor:

@@ -12,10 +12,14 @@ from torch import Tensor
 from models.recipe.draws import Draws
 from models.recipe.options import SIDE
 from models.recipe.sources import SPRITE, Bank
-from models.recipe.textures import outlines, surfaces
+from models.recipe.textures import divided, outlines, surfaces
 
 _CUT_OUT, _PAINTED_OUTLINE, _PHOTO_OUTLINE, _PAINTED_CUT_OUT, _PHOTO_CUT_OUT = range(5)
-_FILLS = (0.6, 0.15, 0.1, 0.07, 0.08)
+_FILLS = (0.52, 0.14, 0.14, 0.08, 0.12)
+_PATCHWORK = 0.4
+"""Share of the made-up surfaces that change to another one somewhere: a thing need not be of one colour."""
+_CLOSE = 0.25
+"""Share of the scenes that are seen from close: up to three things, large as a photograph's subject is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,20 +56,22 @@ class Layer:
 def layers(bank: Bank, draws: Draws, count: int, *, slots: int, moving: bool) -> list[Layer]:
     """`slots` layers for `count` scenes, from back to front; scenes have between one thing and `slots`."""
     things = 1 + draws.choice(tuple(1 / (1 + 0.25 * i) for i in range(slots)), count)
+    close = draws.chance(_CLOSE, count)
+    things = torch.where(close, things.clamp(max=3), things)
     made: list[Layer] = []
     for slot in range(slots):
-        layer = _layer(bank, draws, things, slot, moving=moving)
+        layer = _layer(bank, draws, things, slot, close=close, moving=moving)
         if made:
             _relate(layer, made[-1], draws)
         made.append(layer)
     return made
 
 
-def _layer(bank: Bank, draws: Draws, things: Tensor, slot: int, *, moving: bool) -> Layer:
+def _layer(bank: Bank, draws: Draws, things: Tensor, slot: int, *, close: Tensor, moving: bool) -> Layer:
     count = len(things)
     crowd = things.float()
-    smallest = (64 / crowd.sqrt()).clamp(min=36.0 if moving else 22.0)
-    largest = 250 / crowd**0.55
+    smallest = torch.where(close, 110.0, (64 / crowd.sqrt()).clamp(min=36.0 if moving else 22.0))
+    largest = torch.where(close, 340.0, 250 / crowd**0.55)
     size = smallest * ((largest / smallest).log() * draws.uniform(count) ** 0.8).exp()
     speed = draws.between(0, 16 * 2 / SIDE, count) * draws.chance(0.85, count) * moving
     heading = 2 * pi * draws.uniform(count)
@@ -111,8 +117,12 @@ def _patches(bank: Bank, draws: Draws, count: int) -> Tensor:
     paint = surfaces(draws, count, SPRITE)
     photo = photographs(bank, draws, count, SPRITE, smallest=0.1, largest=0.6)
     painted = (fill == _PAINTED_OUTLINE) | (fill == _PAINTED_CUT_OUT)
-    rgb = torch.where(painted, paint, torch.where(fill == _CUT_OUT, sprites[:, :3] / 255, photo))
-    regions = torch.where(fill == _CUT_OUT, sprites[:, 4:], 0)
+    surface = torch.where(painted, paint, photo)
+    other = torch.where(draws.chance(0.5, count)[:, None, None, None], paint, photo).roll(1, 0)
+    elsewhere = divided(draws, count, SPRITE) & draws.chance(_PATCHWORK, count)[:, None, None, None]
+    surface = torch.where(elsewhere, other, surface)
+    rgb = torch.where(fill == _CUT_OUT, sprites[:, :3] / 255, surface)
+    regions = torch.where(fill == _CUT_OUT, sprites[:, 4:], elsewhere.float())
     return torch.cat([_shaded(jittered(rgb, draws), draws), alpha, regions], 1)
 
 

@@ -34,7 +34,7 @@ class TrainOptions:
     """One run; everything here but `minutes` decides the weights."""
 
     seed: int = 1
-    steps: int = 4000
+    steps: int = 5600
     images: int = 8
     clicks: int = 3
     """Objects clicked in each image."""
@@ -44,7 +44,7 @@ class TrainOptions:
     rate: float = 2e-3
     settle_from: float = 0.3
     """Share of the run after which batch norms stand still: microscopy and drawings share their statistics badly."""
-    clips_from: float = 0.6
+    clips_from: float = 0.5
     """Share of the run after which every third batch is of clips: the image batches keep the click decoder whole."""
     fine_from: float = 0.45
     """Share of the run after which masks are judged at 256 instead of 128 pixels."""

@@ -51,8 +51,8 @@ def main(say: Callable[[str], None]) -> None:
         "--data", type=Path, required=True, help="folder with fruit, emoji, clipart, nuclei, background"
     )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--scenes", type=int, default=6000)
-    parser.add_argument("--clips", type=int, default=1200)
+    parser.add_argument("--scenes", type=int, default=8000)
+    parser.add_argument("--clips", type=int, default=1600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()

@@ -41,12 +41,13 @@ class Bank:
 def load(data: Path, split: Split, *, limit: int | None = None) -> Bank:
     """Read `data`/{fruit,emoji,clipart,nuclei,background}. `limit`: at most so many of each, for tests."""
     found = [(kind, sprite) for kind in ("fruit", "emoji", "clipart") for sprite in _sprites(data, kind, split, limit)]
-    backdrops = [_backdrop(path) for path in _chosen(sorted((data / "background").glob("*.jpg")), "background", split)]
+    photographs = sorted(path for path in (data / "background").iterdir() if path.suffix in (".jpg", ".png"))
+    backdrops = [each for path in _chosen(photographs, "background", split)[:limit] for each in _backdrops(path)]
     pictures = _chosen(sorted((data / "nuclei").glob("*.webp")), "nuclei", split)
     return Bank(
         sprites=torch.stack([sprite for _, sprite in found]),
         kinds=tuple(kind for kind, _ in found),
-        backdrops=torch.stack(backdrops[:limit]),
+        backdrops=torch.stack(backdrops),
         nuclei=tuple(nuclei_picture(path) for path in pictures[:limit]),
     )
 
@@ -130,9 +131,11 @@ def _sprite(rgba: Image.Image) -> Tensor | None:
     return torch.from_numpy(np.dstack([np.array(square), regions])).permute(2, 0, 1).contiguous()
 
 
-def _backdrop(path: Path) -> Tensor:
+def _backdrops(path: Path) -> Iterator[Tensor]:
+    """The squares at both ends of a photograph."""
     picture = Image.open(path).convert("RGB")
     side = min(picture.size)
-    left, top = (picture.width - side) // 2, (picture.height - side) // 2
-    square = picture.crop((left, top, left + side, top + side)).resize((BACKDROP, BACKDROP), Image.Resampling.LANCZOS)
-    return torch.from_numpy(np.array(square)).permute(2, 0, 1).contiguous()
+    for left, top in dict.fromkeys([(0, 0), (picture.width - side, picture.height - side)]):
+        box = (left, top, left + side, top + side)
+        square = picture.resize((BACKDROP, BACKDROP), Image.Resampling.LANCZOS, box)
+        yield torch.from_numpy(np.array(square)).permute(2, 0, 1).contiguous()

@@ -49,6 +49,17 @@ def surfaces(draws: Draws, count: int, side: int) -> Tensor:
     return (surface + grain * draws.normal(count, 3, side, side)).clamp(0, 1)
 
 
+def divided(draws: Draws, count: int, side: int) -> Tensor:
+    """[n, 1, side, side] bool: one side of a wavy line, or smooth spots."""
+    grid = draws.normal(count, 1, 4, 4)
+    rough = F.interpolate(grid, size=(side, side), mode="bicubic", align_corners=False)
+    axis = torch.linspace(-1, 1, side, device=draws.device)
+    angle = draws.uniform(count, 1, 1, 1) * 2 * pi
+    along = axis[None, None, None, :] * angle.cos() + axis[None, None, :, None] * angle.sin()
+    steep = torch.where(draws.chance(0.6, count, 1, 1, 1), 6.0, 0.5)
+    return rough + steep * along > 0.5 * draws.normal(count, 1, 1, 1)
+
+
 def outlines(draws: Draws, count: int, side: int) -> Tensor:
     """Alpha of smooth lumps, stars, ellipses, boxes and polygons, with soft edges; they fill the square."""
     axis = torch.linspace(-1, 1, side, device=draws.device)

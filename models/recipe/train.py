@@ -45,7 +45,7 @@ class Run:
     settled: bool = False
     """Whether batch norms stand still."""
     keyed: bool = False
-    """Whether memory's keys are of use; else they are whitened when clips come in."""
+    """Whether memory's keys have been whitened, which is done when clips come in."""
 
     def save(self, path: Path) -> None:
         """Whole or not at all."""
@@ -71,9 +71,9 @@ def begin(model_options: ModelOptions, options: TrainOptions, device: torch.devi
 
 
 def begin_from(path: Path, options: TrainOptions, device: torch.device) -> Run:
-    """A new run, with the model of a checkpoint."""
+    """A new run, with the model of a checkpoint; its batch norms stay at rest."""
     model = load(torch.load(path, map_location=device, weights_only=True)).to(device)
-    return Run(model, _optimizer(model), options, keyed=True)
+    return Run(model, _optimizer(model), options, settled=True, keyed=True)
 
 
 def resume(path: Path, device: torch.device) -> Run:
@@ -178,7 +178,7 @@ def main(say: Callable[[str], None]) -> None:
     parser.add_argument("--scenes", type=Path, required=True, help="folder that models.recipe.render wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder for last.pt and log.jsonl")
     parser.add_argument("--resume", action="store_true", help="go on from OUT/last.pt")
-    parser.add_argument("--start", type=Path, help="begin a new run with the model of this checkpoint")
+    parser.add_argument("--start", type=Path, help="begin a new run with this model: last.pt, or one read back")
     parser.add_argument("--minutes", type=float, help="end, with a finished schedule, after so many minutes")
     parser.add_argument("--until", type=int, help="stop before this step; the schedule goes on when resumed")
     parser.add_argument("--device", default="auto")
