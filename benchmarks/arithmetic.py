@@ -19,6 +19,7 @@ from ai_edge_litert import schema_py_generated as schema
 from stopwatch import seconds
 
 from labeler import hub, workers
+from labeler.convert.operators import read_model
 from labeler.runtime import LiteRtRuntime
 
 SIDE = 3072
@@ -46,7 +47,7 @@ def main() -> None:
 
 def operations(path: Path) -> int:
     """Floating point operations in the products and convolutions of a .tflite file."""
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(path.read_bytes(), 0))
+    model = read_model(path.read_bytes())
     graph, total = model.subgraphs[0], 0
     for operator in graph.operators:
         code = model.operatorCodes[operator.opcodeIndex]

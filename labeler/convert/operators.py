@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labeler.bundle import GraphSpec
 from labeler.errors import ConvertError
@@ -43,12 +44,19 @@ class GraphFacts:
         return f"{sum(self.operators.values())} operators, rank {self.rank}: {listed}"
 
 
+def read_model(content: bytes) -> Any:
+    """The `ModelT` of the TFLite schema that a .tflite file holds."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    return schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
+
+
 def read_facts(path: Path) -> GraphFacts:
     """Operators, ranks and signature of a .tflite file."""
     from ai_edge_litert import schema_py_generated as schema
 
     names = {code: name for name, code in vars(schema.BuiltinOperator).items() if not name.startswith("_")}
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(path.read_bytes(), 0))
+    model = read_model(path.read_bytes())
     codes = [names[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in model.operatorCodes]
     main = model.subgraphs[0]
     shapes = [tuple(int(side) for side in ([] if tensor.shape is None else tensor.shape)) for tensor in main.tensors]

@@ -12,7 +12,7 @@ from torch import Tensor
 from models.recipe.draws import Draws
 from models.recipe.options import SIDE
 from models.recipe.sources import SPRITE, Bank
-from models.recipe.textures import divided, outlines, surfaces
+from models.recipe.textures import directions, divided, outlines, surfaces
 
 _CUT_OUT, _PAINTED_OUTLINE, _PHOTO_OUTLINE, _PAINTED_CUT_OUT, _PHOTO_CUT_OUT = range(5)
 _FILLS = (0.52, 0.14, 0.14, 0.08, 0.12)
@@ -168,8 +168,6 @@ def jittered(rgb: Tensor, draws: Draws) -> Tensor:
 def _shaded(rgb: Tensor, draws: Draws) -> Tensor:
     """Lit from one side, for a third of the things."""
     count, side = len(rgb), rgb.shape[-1]
-    axis = torch.linspace(-0.5, 0.5, side, device=rgb.device)
-    angle = 2 * pi * draws.uniform(count, 1, 1, 1)
-    ramp = axis[None, None, None, :] * angle.cos() + axis[None, None, :, None] * angle.sin()
+    along, _ = directions(draws, count, side)
     strength = draws.between(0.2, 0.9, count, 1, 1, 1) * draws.chance(0.35, count, 1, 1, 1)
-    return (rgb * (1 + strength * ramp)).clamp(0, 1)
+    return (rgb * (1 + strength * along / 2)).clamp(0, 1)

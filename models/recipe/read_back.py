@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from labeler.bundle import load as load_bundle
-from labeler.bundle import read_constant
+from labeler.bundle import Bundle, load, read_constant
+from labeler.convert.operators import read_model
 from models.recipe.blocks import Conv, Residual
 from models.recipe.export import export
 from models.recipe.model import Model
@@ -32,6 +33,21 @@ Array = NDArray[np.float64]
 _GRAPHS = ("encode", "decode", "memorize", "memcond2")
 _TYPES = {schema.TensorType.FLOAT32: np.float32, schema.TensorType.FLOAT16: np.float16}
 _LAYER_NORMS = "encoder.at16.3"
+_EPSILON = 1e-5
+"""What a batch norm adds to a variance."""
+_Change = tuple[Callable[[Array], Array], Callable[[Array], Array]]
+_FOUR_TIMES: _Change = (lambda x: 4 * x, lambda x: x / 4)
+_EXPONENTIAL: _Change = (np.exp, np.log)
+_INVERSE_ROOT: _Change = (lambda x: (x + _EPSILON) ** -0.5, lambda x: x**-2 - _EPSILON)
+_CHANGED = {
+    "decoder.codes.weight": _FOUR_TIMES,
+    "decoder.codes.bias": _FOUR_TIMES,
+    "memory.sharpness": _EXPONENTIAL,
+    "memory.pointer_sharpness": _EXPONENTIAL,
+    "decoder.cue_norm.running_var": _INVERSE_ROOT,
+    "decoder.norm128.running_var": _INVERSE_ROOT,
+}
+"""What graphs hold instead of a weight, and the way back."""
 
 
 @torch.no_grad()
@@ -41,13 +57,12 @@ def read_back(folder: Path) -> Model:
     Batch norms come back with the identity as statistics, and have to stay at rest.
     Raises ValueError if a weight cannot be found.
     """
-    probe = _probe()
+    probe, bundle = _probe(), load(folder)
     with tempfile.TemporaryDirectory() as temporary:
-        written = Path(temporary) / "probe"
-        export(probe, written, provenance={}, version="0", progress=lambda _: None)
-        known, given = _constants(written), _constants(folder)
+        written = export(probe, Path(temporary) / "probe", provenance={}, version="0", progress=lambda _: None)
+        known, given = _constants(written), _constants(bundle)
     state = {name: _found(name, value, known, given) for name, value in _as_exported(probe).items()}
-    return _model(state, _table(folder))
+    return _model(state | {"memory.temporal": read_constant(bundle, "temporal")["temporal"]})
 
 
 def _probe() -> Model:
@@ -70,39 +85,23 @@ def _as_exported(model: Model) -> dict[str, Array]:
     state[f"{_LAYER_NORMS}.position"] += state.pop(f"{norm1}.bias")
     state[f"{wide}.bias"] += state[f"{wide}.weight"] @ state.pop(f"{norm2}.bias")
     state[f"{wide}.weight"] *= state.pop(f"{norm2}.weight")
-    for name in ("decoder.codes.weight", "decoder.codes.bias"):
-        state[name] *= 4
-    for name in ("memory.sharpness", "memory.pointer_sharpness"):
-        state[name] = np.exp(state[name])
-    for name in ("decoder.cue_norm.running_var", "decoder.norm128.running_var"):
-        state[name] = (state[name] + 1e-5) ** -0.5
+    for name, (there, _) in _CHANGED.items():
+        state[name] = there(state[name])
     del state["memory.temporal"]  # a file of its own
     return state
 
 
-def _model(state: Mapping[str, Array], temporal: Tensor) -> Model:
-    """The inverse of `folded` and of `_as_exported`, in which what was merged is the identity."""
+def _model(state: Mapping[str, NDArray[Any]]) -> Model:
+    """The inverse of `folded` and of `_as_exported`; a new model's layer norms are the identity already."""
     model = Model(ModelOptions())
-    own = model.state_dict()
-    values = {name: torch.from_numpy(value) for name, value in state.items()}
-    for name in ("decoder.codes.weight", "decoder.codes.bias"):
-        values[name] = values[name] / 4
-    for name in ("memory.sharpness", "memory.pointer_sharpness"):
-        values[name] = values[name].log()
-    for name in ("decoder.cue_norm.running_var", "decoder.norm128.running_var"):
-        values[name] = values[name] ** -2 - 1e-5
-    values["memory.temporal"] = temporal
+    back = {name: inverse(state[name]) for name, (_, inverse) in _CHANGED.items()}
+    values = model.state_dict() | {name: torch.tensor(value) for name, value in (state | back).items()}
     for convolution, norm in _merged(model):
         # The convolution of a folded model has a bias; here it is the norm's.
         values[f"{norm}.bias"] = values.pop(f"{convolution}.bias")
-        values[f"{norm}.weight"] = torch.ones_like(own[f"{norm}.weight"])
-        values[f"{norm}.running_var"] = torch.ones_like(own[f"{norm}.running_var"]) - 1e-5
-        values[f"{norm}.running_mean"] = torch.zeros_like(own[f"{norm}.running_mean"])
-    for name, value in own.items():
-        if name not in values and name.startswith(_LAYER_NORMS):
-            values[name] = torch.ones_like(value) if name.endswith("weight") else torch.zeros_like(value)
-    counters = {name: value for name, value in own.items() if not value.is_floating_point()}
-    model.load_state_dict({name: value.float() for name, value in values.items()} | counters)
+        values[f"{norm}.weight"] = torch.ones_like(values[f"{norm}.weight"])
+        values[f"{norm}.running_var"] = torch.full_like(values[f"{norm}.running_var"], 1 - _EPSILON)
+    model.load_state_dict(values)
     return model
 
 
@@ -130,13 +129,11 @@ def _found(name: str, value: Array, known: Mapping[Place, Array], given: Mapping
     raise ValueError(f"{name}: not among the constants of the bundle's graphs; was it written by this exporter?")
 
 
-def _constants(folder: Path) -> dict[Place, Array]:
-    bundle = load_bundle(folder)
+def _constants(bundle: Bundle) -> dict[Place, Array]:
     found = {}
-    for role in _GRAPHS:
-        file = bundle.graphs[role].file
-        content = (folder / file).read_bytes()
-        model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(content, 0))
+    for file in (bundle.graphs[role].file for role in _GRAPHS):
+        content = (bundle.folder / file).read_bytes()
+        model = read_model(content)
         for number, tensor in enumerate(model.subgraphs[0].tensors):
             data = _data(model.buffers[tensor.buffer], content)
             if tensor.type in _TYPES and data:
@@ -152,17 +149,13 @@ def _data(buffer: schema.BufferT, content: bytes) -> bytes:
     return b"" if buffer.data is None else bytes(buffer.data)
 
 
-def _table(folder: Path) -> Tensor:
-    """The temporal table of the bundle's constants."""
-    return torch.from_numpy(read_constant(load_bundle(folder), "temporal")["temporal"].copy())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m models.recipe.read_back", description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("out", type=Path)
     chosen = parser.parse_args()
     model = read_back(chosen.bundle)
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     torch.save({"model": model.state_dict(), "model_options": model.options.record()}, chosen.out)
 
 

@@ -29,13 +29,17 @@ def noise(draws: Draws, count: int, side: int) -> Tensor:
     return (total - low) / (high - low + 1e-6)
 
 
-def surfaces(draws: Draws, count: int, side: int) -> Tensor:
-    """Noise, stripes, checks, gradients and flat paint between two colours."""
+def directions(draws: Draws, count: int, side: int) -> tuple[Tensor, Tensor]:
+    """Twice [n, 1, side, side]: how far a pixel lies from the centre along a random direction and across it."""
     axis = torch.linspace(-1, 1, side, device=draws.device)
     y, x = axis[None, None, :, None], axis[None, None, None, :]
     angle = draws.uniform(count, 1, 1, 1) * 2 * pi
-    along = x * angle.cos() + y * angle.sin()
-    across = y * angle.cos() - x * angle.sin()
+    return x * angle.cos() + y * angle.sin(), y * angle.cos() - x * angle.sin()
+
+
+def surfaces(draws: Draws, count: int, side: int) -> Tensor:
+    """Noise, stripes, checks, gradients and flat paint between two colours."""
+    along, across = directions(draws, count, side)
     smooth = noise(draws, count, side)
     frequency = 4 + 40 * draws.uniform(count, 1, 1, 1) ** 1.5
     wave = (along * frequency + 3 * smooth * draws.chance(0.4, count, 1, 1, 1)).sin()
@@ -53,9 +57,7 @@ def divided(draws: Draws, count: int, side: int) -> Tensor:
     """[n, 1, side, side] bool: one side of a wavy line, or smooth spots."""
     grid = draws.normal(count, 1, 4, 4)
     rough = F.interpolate(grid, size=(side, side), mode="bicubic", align_corners=False)
-    axis = torch.linspace(-1, 1, side, device=draws.device)
-    angle = draws.uniform(count, 1, 1, 1) * 2 * pi
-    along = axis[None, None, None, :] * angle.cos() + axis[None, None, :, None] * angle.sin()
+    along, _ = directions(draws, count, side)
     steep = torch.where(draws.chance(0.6, count, 1, 1, 1), 6.0, 0.5)
     return rough + steep * along > 0.5 * draws.normal(count, 1, 1, 1)
 
