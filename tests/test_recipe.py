@@ -255,6 +255,7 @@ def test_a_run_can_begin_with_the_weights_of_another(rendered: Path, tmp_path: P
     assert all(torch.equal(expected[name], value) for name, value in second.model.state_dict().items())
     keys = second.model.decoder.key.weight.clone()
     list(train(second, rendered, CPU))
+    assert second.settled
     # Whitening would have replaced them.
     torch.testing.assert_close(second.model.decoder.key.weight, keys, atol=0.01, rtol=0.0)
     found = second.model.state_dict()
