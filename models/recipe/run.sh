@@ -1,6 +1,6 @@
 #!/bin/sh
 # The whole recipe: sh models/recipe/run.sh DATA WORK [options of models.recipe.train]
-# An hour and a half on two cores. Run it again with the same WORK to go on: what is rendered stays, training resumes.
+# An evening on two cores. Run it again with the same WORK to go on: what is rendered stays, and training resumes.
 # With little time, `--minutes 60` ends the schedule then; without it the seed decides the weights.
 set -eu
 data=$1 work=$2
