@@ -12,9 +12,10 @@ from PIL import Image, ImageDraw
 
 from labeler import prompts
 from labeler.types import Point
-from models.recipe import compositor, sources, tokens
+from models.recipe import compositor, losses, norms, sources, tokens
+from models.recipe.batches import Store
 from models.recipe.clicks import Targets, corrected
-from models.recipe.decoder import Maps
+from models.recipe.decoder import Answer, Maps
 from models.recipe.draws import Draws
 from models.recipe.encoder import IMAGE_CHANNELS, READOUT_CHANNELS
 from models.recipe.graphs import folded, graphs
@@ -24,6 +25,7 @@ from models.recipe.options import ModelOptions, TrainOptions
 from models.recipe.packing import Features, pack, remembered, unpack
 from models.recipe.render import render
 from models.recipe.sources import Bank
+from models.recipe.steps import picture_step
 from models.recipe.textures import divided
 from models.recipe.train import begin, begin_from, resume, train
 
@@ -148,6 +150,21 @@ def test_things_move_in_clips(bank: Bank) -> None:
     assert float((first != last).float().mean()) > 0.02
 
 
+def test_a_crowd_is_of_many_things_apart(bank: Bank) -> None:
+    images, labels = compositor.crowds(bank, Draws(7), 6)
+    assert images.shape == labels.shape == (6, 1, 3, 256, 256)
+    assert all(len(label[0, 0].unique()) > 10 for label in labels)
+    assert torch.equal(labels[:, 0, 0], labels[:, 0, 1]), "each is a whole of its own"
+
+
+def test_one_chunk_in_six_is_of_crowds_and_one_of_nuclei(bank: Bank, tmp_path: Path) -> None:
+    render(bank, tmp_path, name="scenes", count=96, frames=1, seed=1, device=CPU)
+    labels = np.load(tmp_path / "scenes-labels.npy").reshape(6, 16, 3, -1)
+    things = [np.mean([len(np.unique(label[0])) - 1 for label in chunk]) for chunk in labels]
+    assert [count > 10 for count in things] == [False, False, False, True, False, False]
+    assert [bool((chunk[:, 0] == chunk[:, 2]).all()) for chunk in labels] == [False] * 5 + [True]
+
+
 def test_a_longer_file_begins_with_the_shorter_one(bank: Bank, rendered: Path, tmp_path: Path) -> None:
     render(bank, tmp_path, name="scenes", count=32, frames=1, seed=1, device=CPU)
     for part in ("images", "labels"):
@@ -261,6 +278,64 @@ def test_a_run_can_begin_with_the_weights_of_another(rendered: Path, tmp_path: P
     found = second.model.state_dict()
     rest = [name for name in expected if name.endswith(("running_mean", "running_var"))]
     assert all(torch.equal(expected[name], found[name]) for name in rest), "batch norms stay at rest"
+
+
+def test_waking_a_model_keeps_its_answers_and_gives_its_filters_room(rendered: Path) -> None:
+    run = begin(SMALL, TrainOptions(), CPU)
+    options = replace(TrainOptions(), steps=3, images=1, clicks=1, settle_from=0.5, clips_from=1.0)
+    run.options = options
+    list(train(run, rendered, CPU))
+    model = run.model.eval()
+    with torch.no_grad():
+        for conv in (model.encoder.up32[0], model.decoder.down64[0]):
+            conv.weight.mul_(0.01)
+
+    def loss() -> float:
+        images, labels = (x[:, 0] for x in Store.open(rendered, "scenes").take(Draws(1), 4))
+        with torch.no_grad():
+            return float(picture_step(model, images, labels, Draws(2), options, fine=False)[0])
+
+    before = loss()
+    norms.wake(model, lambda: loss() and None)
+    assert not model.training
+    assert loss() == pytest.approx(before, rel=1e-3)
+    lengths = model.encoder.up32[0].weight.flatten(1).norm(dim=1)
+    torch.testing.assert_close(lengths, torch.full_like(lengths, 3**-0.5))
+    # The statistics are those of what the norms see: awake, the model answers nearly alike.
+    model.train()
+    assert loss() == pytest.approx(before, rel=0.05)
+
+
+def test_a_woken_run_settles_again(rendered: Path, tmp_path: Path) -> None:
+    options = replace(TrainOptions(), steps=2, images=1, clicks=1, clips_from=1.0)
+    first = begin(SMALL, options, CPU)
+    list(train(first, rendered, CPU))
+    first.save(tmp_path / "last.pt")
+    second = begin_from(tmp_path / "last.pt", replace(options, wake=True), CPU)
+    list(train(second, rendered, CPU, until=1))
+    assert not second.settled
+    assert not second.keyed, "memory's keys are looked for again"
+    list(train(second, rendered, CPU))
+    assert second.settled
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fine_masks_are_judged_wherever_the_draw_falls(seed: int) -> None:
+    mask = torch.zeros(1, 1, 256, 256)
+    mask[:, :, 40:121, 50:133] = 1
+    right = 20 * (2 * mask - 1).expand(1, 4, 256, 256)
+    answers = [
+        Answer(masks, torch.zeros(1, 4, 128, 128), torch.zeros(1, 4, 32, 32), torch.ones(1, 4), torch.ones(1, 1))
+        for masks in (right, right.roll(40, 3))
+    ]
+    targets = Targets(
+        mask.expand(-1, 3, -1, -1), torch.zeros(1, dtype=torch.long), torch.ones(1), torch.zeros(1, 1, 2), torch.ones(1)
+    )
+    good, true = losses.clicked(answers[0], targets, fine=Draws(seed), ambiguous=True)
+    bad, _ = losses.clicked(answers[1], targets, fine=Draws(seed), ambiguous=True)
+    rough, _ = losses.clicked(answers[0], targets, fine=None, ambiguous=True)
+    assert torch.equal(true, torch.ones(1, 4))
+    assert float(good) < float(rough) < float(bad)
 
 
 @torch.no_grad()

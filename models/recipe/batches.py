@@ -25,7 +25,7 @@ class Store:
         return cls(*(np.load(folder / f"{name}-{part}.npy", mmap_mode="r") for part in ("images", "labels")))
 
     def take(self, draws: Draws, count: int) -> tuple[Tensor, Tensor]:
-        """`count` random entries [count, frames, 3, 256, 256], turned, cropped and recoloured."""
+        """`count` random entries [count, frames, 3, 256, 256], mirrored, cropped and recoloured."""
         chosen = draws.integers(len(self.images), count).tolist()
         images = torch.from_numpy(np.stack([self.images[i] for i in chosen])).to(draws.device)
         labels = torch.from_numpy(np.stack([self.labels[i] for i in chosen])).to(draws.device)
@@ -51,4 +51,6 @@ def varied(images: Tensor, labels: Tensor, draws: Draws) -> tuple[Tensor, Tensor
         draws.chance(0.3, count)[:, None], draws.uniform(count, 3).argsort(1), torch.arange(3, device=draws.device)
     )
     seen = seen.reshape(images.shape).gather(2, order[:, None, :, None, None].expand_as(images))
+    grey = draws.chance(0.1, count)[:, None, None, None, None]
+    seen = torch.where(grey, seen.mean(2, keepdim=True), seen)
     return seen.round().to(torch.uint8), named.reshape(labels.shape).to(torch.uint8)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from models.recipe.camera import Camera, smoothed
 from models.recipe.draws import Draws
-from models.recipe.layers import Layer, jittered, layers, photographs
+from models.recipe.layers import Layer, crowd, jittered, layers, photographs
 from models.recipe.options import SIDE
 from models.recipe.sources import Bank
 from models.recipe.textures import surfaces
@@ -42,6 +42,15 @@ def scenes(bank: Bank, draws: Draws, count: int, *, frames: int = 1) -> tuple[Te
         images.append(camera.shoot(image * lit * (1 + flicker * time), draws))
         labels.append(label)
     return torch.stack(images, 1), torch.stack(labels, 1)
+
+
+@torch.no_grad()
+def crowds(bank: Bank, draws: Draws, count: int) -> tuple[Tensor, Tensor]:
+    """Scenes of many small things alike."""
+    image, label = _paint(
+        _view(_backdrops(bank, draws, count), torch.zeros(count, 2, device=draws.device)), crowd(bank, draws, count), 0
+    )
+    return Camera.draw(draws, count).shoot(image * _light(draws, count), draws)[:, None], label[:, None]
 
 
 @torch.no_grad()

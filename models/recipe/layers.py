@@ -12,7 +12,7 @@ from torch import Tensor
 from models.recipe.draws import Draws
 from models.recipe.options import SIDE
 from models.recipe.sources import SPRITE, Bank
-from models.recipe.textures import directions, divided, outlines, surfaces
+from models.recipe.textures import directions, discs, divided, outlines, surfaces
 
 _CUT_OUT, _PAINTED_OUTLINE, _PHOTO_OUTLINE, _PAINTED_CUT_OUT, _PHOTO_CUT_OUT = range(5)
 _FILLS = (0.52, 0.14, 0.14, 0.08, 0.12)
@@ -20,6 +20,9 @@ _PATCHWORK = 0.4
 """Share of the made-up surfaces that change to another one somewhere: a thing need not be of one colour."""
 _CLOSE = 0.25
 """Share of the scenes that are seen from close: up to three things, large as a photograph's subject is."""
+
+_ROWS, _COLUMNS = 5, 6
+"""Things of a crowd."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +66,42 @@ def layers(bank: Bank, draws: Draws, count: int, *, slots: int, moving: bool) ->
         layer = _layer(bank, draws, things, slot, close=close, moving=moving)
         if made:
             _relate(layer, made[-1], draws)
+        made.append(layer)
+    return made
+
+
+def crowd(bank: Bank, draws: Draws, count: int) -> list[Layer]:
+    """Thirty things of one or two kinds side by side, as coins, cells and fruit lie: near, touching or overlapping."""
+    kinds = [_rounded(_patches(bank, draws, count), bank, draws) for _ in range(2)]
+    pitch = 24 * (draws.uniform(count) * log(60 / 24)).exp()
+    tight, mixed = draws.between(0.7, 1.15, count), draws.chance(0.5, count) * 0.4
+    turn, middle = 0.5 * draws.normal(count), draws.between(-0.3, 0.3, count, 2)
+    flat, shadow = (0.12 * draws.normal(count)).exp(), draws.between(0.2, 0.6, count) * draws.chance(0.3, count)
+    still = torch.zeros(count, device=draws.device)
+    made = []
+    for slot in range(_ROWS * _COLUMNS):
+        row, column = divmod(slot, _COLUMNS)
+        x = column - (_COLUMNS - 1) / 2 + 0.5 * (row % 2) + 0.16 * draws.normal(count)
+        y = row - (_ROWS - 1) / 2 + 0.16 * draws.normal(count)
+        place = torch.stack([x * turn.cos() - y * turn.sin(), x * turn.sin() + y * turn.cos()], 1)
+        other = (draws.uniform(count) < mixed)[:, None, None, None]
+        patch = torch.where(other, kinds[1], kinds[0])
+        light = draws.between(0.8, 1.2, count, 1, 1, 1)
+        layer = Layer(
+            patch=torch.cat([(patch[:, :3] * light).clamp(0, 1), patch[:, 3:]], 1),
+            place=middle + place * (pitch / (SIDE / 2))[:, None],
+            size=pitch * tight * (0.12 * draws.normal(count)).exp(),
+            aspect=flat,
+            angle=2 * pi * draws.uniform(count),
+            flip=draws.chance(0.5, count),
+            active=draws.chance(0.85, count),
+            labelled=~draws.chance(0.03, count),
+            joins=torch.zeros(count, dtype=torch.bool, device=draws.device),
+            shadow=shadow,
+            velocity=torch.zeros(count, 2, device=draws.device),
+            spin=still,
+            growth=still + 1,
+        )
         made.append(layer)
     return made
 
@@ -124,6 +163,16 @@ def _patches(bank: Bank, draws: Draws, count: int) -> Tensor:
     rgb = torch.where(fill == _CUT_OUT, sprites[:, :3] / 255, surface)
     regions = torch.where(fill == _CUT_OUT, sprites[:, 4:], elsewhere.float())
     return torch.cat([_shaded(jittered(rgb, draws), draws), alpha, regions], 1)
+
+
+def _rounded(patch: Tensor, bank: Bank, draws: Draws) -> Tensor:
+    """Half of the things become discs, painted or cut out of photographs."""
+    count = len(patch)
+    photo = photographs(bank, draws, count, SPRITE, smallest=0.1, largest=0.6)
+    rgb = torch.where(draws.chance(0.5, count)[:, None, None, None], surfaces(draws, count, SPRITE), photo)
+    alpha = discs(count, SPRITE, draws.device)
+    disc = torch.cat([_shaded(jittered(rgb, draws), draws), alpha, torch.zeros_like(alpha)], 1)
+    return torch.where(draws.chance(0.5, count)[:, None, None, None], disc, patch)
 
 
 def _indices(bank: Bank, draws: Draws, count: int) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.recipe.clicks import Targets
 from models.recipe.decoder import Answer
+from models.recipe.draws import Draws
 
 _LEVEL_WEIGHTS = (0.4, 0.4, 0.2)
 """Whole, piece, part: what each of candidates 1..3 stands for."""
@@ -31,14 +32,13 @@ def overlap(logits: Tensor, target: Tensor) -> Tensor:
     return (said & true).sum((2, 3)) / (said | true).sum((2, 3)).clamp(min=1)
 
 
-def clicked(answer: Answer, targets: Targets, *, fine: bool, ambiguous: bool) -> tuple[Tensor, Tensor]:
-    """Loss [n] of an answered click, and true IoU [n, 4] with what was meant.
+def clicked(answer: Answer, targets: Targets, *, fine: Draws | None, ambiguous: bool) -> tuple[Tensor, Tensor]:
+    """Loss [n] of an answered click, and true IoU [n, 4] with what was meant; `fine` as in `_judged`.
 
     `ambiguous` clicks have a level for each of candidates 1..3, and whichever suits best is pulled to what was meant;
     after a correction all candidates are to be what was meant.
     """
-    logits = answer.masks if fine else answer.at128
-    levels, mask = (_resized(x, logits.shape[-1]) for x in (targets.levels, targets.mask))
+    logits, levels, mask = _judged(answer, (targets.levels, targets.mask), fine)
     if not ambiguous:
         levels = mask.expand_as(levels)
     wanted = torch.cat([mask, levels], 1)
@@ -52,10 +52,11 @@ def clicked(answer: Answer, targets: Targets, *, fine: bool, ambiguous: bool) ->
     return (loss + 2 * (answer.iou - true).square().mean(1)) * targets.valid, true
 
 
-def followed(answer: Answer, readout: Tensor, mask: Tensor, visible: Tensor, *, fine: bool) -> tuple[Tensor, Tensor]:
+def followed(
+    answer: Answer, readout: Tensor, mask: Tensor, visible: Tensor, *, fine: Draws | None
+) -> tuple[Tensor, Tensor]:
     """Loss [n] of a tracked frame with the true mask [n, 1, 256, 256], and true IoU [n, 4]."""
-    logits = answer.masks if fine else answer.at128
-    target = _resized(mask, logits.shape[-1])
+    logits, target = _judged(answer, (mask,), fine)
     each = per_mask(logits, target)
     true = overlap(logits, target)
     small = _resized(mask, 64)
@@ -69,6 +70,14 @@ def followed(answer: Answer, readout: Tensor, mask: Tensor, visible: Tensor, *, 
     loss = loss + 2 * (answer.iou - true).square().mean(1)
     score = F.binary_cross_entropy_with_logits(answer.score[:, 0], visible, reduction="none")
     return loss * visible + 0.4 * score, true
+
+
+def _judged(answer: Answer, truths: tuple[Tensor, ...], fine: Draws | None) -> tuple[Tensor, ...]:
+    """Logits and truths of 128 x 128: the rough masks, or every second pixel of the fine ones, from a place drawn."""
+    if fine is None:
+        return answer.at128, *(_resized(truth, 128) for truth in truths)
+    top, left = fine.integers(2, 2).tolist()
+    return tuple(x[..., top::2, left::2] for x in (answer.masks, *truths))
 
 
 def _resized(mask: Tensor, side: int) -> Tensor:

@@ -48,6 +48,8 @@ class TrainOptions:
     """Share of the run after which every third batch is of clips: the image batches keep the click decoder whole."""
     fine_from: float = 0.45
     """Share of the run after which masks are judged at 256 instead of 128 pixels."""
+    wake: bool = False
+    """Whether a run from a model at rest wakes its batch norms, and looks for memory's keys again."""
     corrections: float = 0.3
     """Share of image batches in which a second point corrects the largest error of the first answer."""
 

@@ -19,8 +19,8 @@ from models.recipe.options import FRAMES, SIDE
 from models.recipe.sources import Bank
 
 _CHUNK = 16
-_NUCLEI_SHARE = 8
-"""One chunk in so many is of nuclei."""
+_KINDS = 6
+"""Of so many chunks one is of nuclei, and one of crowds."""
 
 
 def render(bank: Bank, out: Path, *, name: str, count: int, frames: int, seed: int, device: torch.device) -> None:
@@ -40,8 +40,11 @@ def render(bank: Bank, out: Path, *, name: str, count: int, frames: int, seed: i
 
 
 def _draw(bank: Bank, draws: Draws, frames: int, chunk: int) -> tuple[Tensor, Tensor]:
-    if frames == 1 and bank.nuclei and chunk % _NUCLEI_SHARE == _NUCLEI_SHARE - 1:
+    kind = chunk % _KINDS if frames == 1 else None
+    if kind == _KINDS - 1 and bank.nuclei:
         return compositor.nuclei(bank, draws, _CHUNK)
+    if kind == _KINDS // 2:
+        return compositor.crowds(bank, draws, _CHUNK)
     return compositor.scenes(bank, draws, _CHUNK, frames=frames)
 
 

@@ -34,7 +34,7 @@ def picture_step(
             first = click(model, maps, places, positive)
         places, positive = corrected(targets, chosen(first))
     answer = click(model, maps, places, positive)
-    loss, true = losses.clicked(answer, targets, fine=fine, ambiguous=ambiguous)
+    loss, true = losses.clicked(answer, targets, fine=draws if fine else None, ambiguous=ambiguous)
     picked = true.gather(1, 1 + answer.iou[:, 1:].argmax(1, keepdim=True))
     count = targets.valid.sum().clamp(min=1)
     log = {"iou0": true[:, 0], "best": true[:, 1:].amax(1), "picked": picked[:, 0]}
@@ -76,10 +76,10 @@ def clip_step(
         visible = (mask.sum((1, 2, 3)) >= 16).float()
         if time == 0:
             answer = click(model, maps, targets.places, torch.ones_like(targets.places[..., 0], dtype=torch.bool))
-            loss, _ = losses.clicked(answer, targets, fine=fine, ambiguous=True)
+            loss, _ = losses.clicked(answer, targets, fine=draws if fine else None, ambiguous=True)
         else:
             answer, readout = recall.follow(maps, pix)
-            loss, true = losses.followed(answer, readout, mask, visible, fine=fine)
+            loss, true = losses.followed(answer, readout, mask, visible, fine=draws if fine else None)
             loss = loss * targets.valid
             picked = true.gather(1, 1 + answer.iou[:, 1:].argmax(1, keepdim=True))[:, 0]
             log[f"frame{time}"] = float((picked * visible).sum() / visible.sum().clamp(min=1))

@@ -84,3 +84,10 @@ def outlines(draws: Draws, count: int, side: int) -> Tensor:
     kind = draws.choice((0.55, 0.2, 0.13, 0.12), count)
     depth = every[kind, torch.arange(count, device=draws.device)]
     return (0.5 + depth * side / 2).clamp(0, 1)[:, None]
+
+
+def discs(count: int, side: int, device: torch.device) -> Tensor:
+    """Alpha of the disc that fills the square."""
+    axis = torch.linspace(-1, 1, side, device=device)
+    depth = 0.95 - torch.hypot(axis[:, None], axis[None, :])
+    return (0.5 + depth * side / 2).clamp(0, 1).expand(count, 1, side, side)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from models.recipe import norms
 from models.recipe.batches import Store
 from models.recipe.devices import choose_device
 from models.recipe.draws import Draws
@@ -108,8 +109,11 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
     options, model = run.options, run.model
     draws = Draws(options.seed * 1_000_003 + run.step, device)
     follows = run.progress >= options.clips_from
+    if run.step == 0 and run.settled and options.wake:
+        norms.wake(model, lambda: _show(model, stores["scenes"], draws))
+        run.settled = run.keyed = False
     if not run.settled and run.progress >= options.settle_from:
-        _settle(model, stores["scenes"], draws)
+        norms.settle(model, lambda: _show(model, stores["scenes"], draws))
         run.settled = True
     if not run.keyed and follows:
         _whiten_keys(model, stores["clips"], draws)
@@ -134,13 +138,7 @@ def _step(run: Run, stores: dict[str, Store], device: torch.device) -> dict[str,
     return log | {"loss": float(loss.detach()), "norm": norm, "rate": rate, "progress": run.progress}
 
 
-@torch.no_grad()
-def _settle(model: Model, scenes: Store, draws: Draws) -> None:
-    """Give the batch norms the statistics of many batches, not of the last few."""
-    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
-        norm.reset_running_stats()
-        norm.momentum = None  # the plain mean of all batches
-    model.train()
+def _show(model: Model, scenes: Store, draws: Draws) -> None:
     with _mixed_precision(draws.device):
         for _ in range(_SETTLING):
             images, labels = (x[:, 0] for x in scenes.take(draws, 8))
